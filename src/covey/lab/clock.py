@@ -13,8 +13,8 @@ START = 1000.0
 class Timeline:
     """The events to come. Also the engine's Clock."""
 
-    def __init__(self) -> None:
-        self.time = START
+    def __init__(self, time: float = START) -> None:
+        self.time = time
         self._heap: list[tuple[float, int, Callable[[], object]]] = []
         self._sequence = 0
 
@@ -34,6 +34,12 @@ class Timeline:
             do()
 
         self.after(seconds, again)
+
+    def run_to(self, time: float) -> None:
+        """Do what is to be done up to this time."""
+        while self._heap and self._heap[0][0] <= time:
+            self.step()
+        self.time = time
 
     def step(self) -> None:
         self.time, _, do = heappop(self._heap)

@@ -5,21 +5,26 @@
 loguniform 5s..3h     the logarithm is uniform: each order of magnitude is equally likely
 exponential 1h        exponential, with this mean
 lognormal 10m 0.5     lognormal, with this median and this deviation of the logarithm
+[12, 30, 1m]          one of these values, each equally likely: measured ones, say
 """
 
 import math
+from collections.abc import Iterable
 from random import Random
 
 from covey.core.values import amounts, time_spans
 
 
 class Draw:
-    """`kind` is constant, uniform, loguniform, exponential or lognormal."""
+    """`kind` is constant, uniform, loguniform, exponential, lognormal or values."""
 
-    def __init__(self, kind: str, first: float, second: float = 0.0) -> None:
+    def __init__(
+        self, kind: str, first: float, second: float = 0.0, values: tuple[float, ...] = ()
+    ) -> None:
         self.kind = kind
-        self.first = first
+        self.first = first  # of values: the smallest
         self.second = second
+        self.values = values
 
     def draw(self, random: Random) -> float:
         match self.kind:
@@ -31,6 +36,8 @@ class Draw:
                 return math.exp(random.uniform(math.log(self.first), math.log(self.second)))
             case "exponential":
                 return random.expovariate(1.0 / self.first) if self.first else 0.0
+            case "values":
+                return random.choice(self.values)
             case _:
                 return random.lognormvariate(math.log(self.first), self.second)
 
@@ -39,12 +46,21 @@ def constant(value: float) -> Draw:
     return Draw("constant", value)
 
 
+def one_of(values: Iterable[float]) -> Draw:
+    found = tuple(values)
+    return Draw("values", min(found), values=found)
+
+
 seconds = amounts.Seconds().read  # of 90, 90s, 1.5m, 1h30m, 1d; raises BadAmount with words
 
 
 def draw(value: object) -> Draw:
     """The draw that a value of a world file describes. Raises ValueError, with a message for
     people."""
+    if isinstance(value, list):
+        if not value:
+            raise ValueError("an empty list has no value to draw")
+        return one_of(seconds(each) for each in value)
     if not isinstance(value, str):
         return constant(seconds(value))
     text = value.strip()

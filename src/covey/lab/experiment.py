@@ -8,24 +8,9 @@ from msgspec.structs import replace
 
 from covey.lab import world
 from covey.lab.draws import seconds
+from covey.lab.figures import COLUMNS, FIGURES, TIME, WORDS, Numbers
 from covey.lab.ledger import Account
-from covey.lab.worldfile import BagPart, Variant, WorldFile
-
-
-class Numbers(Struct, frozen=True, kw_only=True):
-    """The figures of one bag in one run: times in seconds, the rest in percent of its tasks."""
-
-    seed: int
-    turnaround: float
-    tail: float  # the time of the last tenth of the tasks
-    replicas: float  # attempts that were sent while another attempt was still expected
-    waste: float  # attempts that were stopped, or ended too late: another had the result
-    discarded: float  # the part of the waste that ran to its end
-    repeats: float  # attempts that were sent after a deadline
-    lost: float
-    failed: float
-    given_up: int  # tasks without a result
-    stopped: str = ""  # why the bag did not finish
+from covey.lab.world_parts import BagPart, Variant, WorldFile
 
 
 class ResultRow(Struct, frozen=True, kw_only=True):
@@ -51,6 +36,7 @@ class Result(Struct, frozen=True, kw_only=True):
     about: str
     seeds: int
     rows: tuple[ResultRow, ...]
+    columns: tuple[str, ...] = COLUMNS
 
 
 class Progress(Struct, frozen=True, kw_only=True):
@@ -85,7 +71,12 @@ def run(
         if bag.shown
     ]
     return Result(
-        name=name, title=file.title, about=file.about.strip(), seeds=seeds, rows=tuple(rows)
+        name=name,
+        title=file.title,
+        about=file.about.strip(),
+        seeds=seeds,
+        rows=tuple(rows),
+        columns=file.columns or COLUMNS,
     )
 
 
@@ -109,6 +100,8 @@ def _row(
 
 
 def _numbers(account: Account, seed: int) -> Numbers:
+    census = account.census
+    assert census is not None
     return Numbers(
         seed=seed,
         turnaround=account.turnaround,
@@ -120,14 +113,21 @@ def _numbers(account: Account, seed: int) -> Numbers:
         lost=account.percent(account.lost),
         failed=account.percent(account.failures),
         given_up=account.given_up,
+        wait=account.waits / max(1, account.done),
+        longest_wait=account.longest_wait,
+        work=account.work_seconds,
+        redundant=account.other_seconds,
+        speedup=account.work_seconds / max(1e-9, account.turnaround),
+        jobs=census.jobs,
+        enrolled=census.enrolled,
+        pilots=census.mean_pilots(),
+        filling=100.0 * census.filling(),
+        core_hours=census.job_core_seconds / 3600.0,
         stopped=account.stopped,
     )
 
 
 # -- tables ------------------------------------------------------------------------------------
-
-TIMES = ("turnaround", "tail")
-SHARES = ("replicas", "waste", "repeats", "failed")
 
 
 class ResultTable(Struct, frozen=True):
@@ -141,34 +141,38 @@ def table(result: Result) -> ResultTable:
     unit, per = ("h", 3600.0) if hours else ("min", 60.0)
     papers = {name for row in result.rows for name in row.paper}
     titles = [""]
-    for name in (*TIMES, *SHARES):
-        titles.append(f"{name} ({unit})" if name in TIMES else f"{name} (%)")
+    for name in result.columns:
+        measure = unit if FIGURES[name] == TIME else FIGURES[name]
+        titles.append(
+            f"{name.replace('_', ' ')} ({measure})" if measure else name.replace("_", " ")
+        )
         titles += ["paper"] if name in papers else []
-    says = "says" in papers
+    says = WORDS in papers
     titles += ["the paper says"] if says else []
     rows = []
     for row in result.rows:
         cells = [row.name]
-        for name in (*TIMES, *SHARES):
-            cells.append(_cell(row, name, per if name in TIMES else 1.0))
+        for name in result.columns:
+            cells.append(_cell(row, name, per if FIGURES[name] == TIME else 1.0))
             if name in papers:
                 cells.append(_paper_cell(row.paper.get(name), name, per))
-        cells += [str(row.paper.get("says", ""))] if says else []
+        cells += [str(row.paper.get(WORDS, ""))] if says else []
         rows.append(cells)
     return ResultTable(titles, rows)
 
 
 def _cell(row: ResultRow, name: str, per: float) -> str:
     mean, spread = row.mean(name) / per, row.spread(name) / per
-    digits = 2 if name in TIMES else 1
+    digits = 2 if FIGURES[name] == TIME else 1
     return f"{mean:.{digits}f} ± {spread:.{digits}f}"
 
 
 def _paper_cell(figure: float | str | None, name: str, per: float) -> str:
     if figure is None:
         return "–"
-    value = seconds(figure) / per if name in TIMES else float(figure)
-    return f"{value:.3g}"
+    if FIGURES[name] == TIME:
+        return f"{seconds(figure) / per:.3g}"
+    return f"{float(figure):,.4g}" if float(figure) < 1000 else f"{float(figure):.0f}"
 
 
 def troubles(result: Result) -> Iterator[str]:

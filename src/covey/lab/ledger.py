@@ -1,15 +1,17 @@
 """The costs of a bag, counted from the ends that core records."""
 
 from covey.core.record.model import EndRecord, Verdict
+from covey.lab.census import Census
 from covey.pilot.protocol.messages import CANCELLED, LOST, OK
 
-TAIL_SHARE = 0.9  # the tail is the time of the last tenth
+TAIL_SHARE = 0.1  # the tail is the time of the last tenth, unless the world says otherwise
 
 
 class Account:
     """The account of one bag in one run. Attempts are counted by how they ended."""
 
-    def __init__(self, name: str, tasks: int, created: float) -> None:
+    def __init__(self, name: str, tasks: int, created: float, tail: float = TAIL_SHARE) -> None:
+        self._before_tail = (1.0 - tail) * tasks  # results
         self.name = name
         self.tasks = tasks
         self.created = created
@@ -23,9 +25,13 @@ class Account:
         self.cancelled = 0
         self.given_up = 0
         self.work_seconds = 0.0  # work that led to a result
+        self.other_seconds = 0.0  # work that did not
+        self.waits = 0.0  # from the submission to the start of what led to a result: their sum …
+        self.longest_wait = 0.0  # … and the longest
         self.most_done_at = 0.0
         self.over_at = 0.0
         self.stopped = ""  # why the bag did not finish
+        self.census: Census | None = None  # of the whole world
 
     def sent(self, *, replica: bool, repeat: bool) -> None:
         self.attempts += 1
@@ -37,9 +43,13 @@ class Account:
         if end.verdict is Verdict.COUNTS and end.outcome == OK:
             self.done += 1
             self.work_seconds += seconds
-            if self.done >= TAIL_SHARE * self.tasks and not self.most_done_at:
+            wait = end.started - self.created
+            self.waits += wait
+            self.longest_wait = max(self.longest_wait, wait)
+            if self.done >= self._before_tail and not self.most_done_at:
                 self.most_done_at = end.delivered
             return
+        self.other_seconds += seconds
         if end.outcome == OK:
             self.discarded += 1
         elif end.outcome == CANCELLED:

@@ -5,9 +5,13 @@ order: it enrols, reports ends at once, and has a sync parked while it has a fre
 `connected` in the world file, it has a sync parked while it is busy, too. Without, it hears of
 cancellations only with its next report, as BOINC's clients do. Tasks are long here, so it
 prefetches nothing.
+
+The pilot of a site job goes home when the server says so, when it was idle for long, and when its
+time at the site is nearly over.
 """
 
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from random import Random
 
@@ -16,7 +20,7 @@ from msgspec import Struct
 from covey.core.record.events import PilotEnrolled, PilotLeft, RequestDropped, SyncReceived
 from covey.core.record.model import PilotId, RequestId
 from covey.lab.server import LabServer
-from covey.lab.worldfile import SitePart
+from covey.lab.world_parts import SitePart
 from covey.pilot.protocol.messages import (
     CANCELLED,
     FAILED,
@@ -43,15 +47,28 @@ class Machine(Struct, frozen=True, kw_only=True):
 
 
 class LabPilot:
+    """`job`: of the site job that became this pilot; then `gone` is called when it goes home."""
+
     def __init__(
-        self, server: LabServer, site: SitePart, machine: Machine, key: str, random: Random
+        self,
+        server: LabServer,
+        site: SitePart,
+        machine: Machine,
+        key: str,
+        random: Random,
+        *,
+        slots: int = 0,
+        job: str = "",
+        gone: Callable[[], None] = lambda: None,
     ) -> None:
         self.machine = machine
         self.alive = True
+        self.slots = slots or site.slots
         self._server = server
         self._clock = server.clock
         self._site = site
         self._random = random
+        self._gone = gone
         self._id = 0
         self._epoch = 0
         self._number = 0
@@ -59,7 +76,12 @@ class LabPilot:
         self._open: dict[RequestId, None] = {}  # requests without an answer
         self._waiting: deque[Task] = deque()
         self._running: dict[int, tuple[Task, float]] = {}  # by sequence: the task, and its start
-        enrol = Enrol(key, machine.name, site.slots, site.name)
+        self._fetched: set[int] = set()  # bags whose common files are here
+        self._idle_seconds = 0.0  # after which it goes home; 0: it stays
+        self._idle_since = 0.0
+        self._minds_idleness = False
+        self._leaves = False  # when its tasks have ended
+        enrol = Enrol(key, machine.name, self.slots, site.name, job)
         self._clock.after(machine.latency, partial(self._enrol, enrol))
 
     # -- messages ------------------------------------------------------------------------------
@@ -77,23 +99,30 @@ class LabPilot:
         del self._open[request]
         if isinstance(message, Enrolled):
             self._id, self._epoch = message.pilot, message.epoch
+            self._server.census.pilot_came(self.slots)
+            if self._site.queue is not None:
+                self._idle_seconds = message.idle_seconds
         elif isinstance(message, Answer):
             self._received = message.number
+            self._leaves = self._leaves or message.leave
             self._take(message)
         self._ask()
 
     def _ask(self) -> None:
-        """Park a sync if there is a free slot, or if busy pilots stay connected."""
-        busy = len(self._running) + len(self._waiting) >= self._site.slots
-        if not self._open and (self._server.part.connected or not busy):
+        """Park a sync if there is a free slot, or if busy pilots stay connected. Or go home."""
+        tasks = len(self._running) + len(self._waiting)
+        if not tasks and self._leaves:
+            self.leave("it was sent home, or its time is nearly over")
+        elif not self._open and (self._server.part.connected or tasks < self.slots):
             self._send([])
+            if not tasks and self._idle_seconds:
+                self._mind_idleness()
 
     def _send(self, ends: list[End]) -> None:
         self._number += 1
         request = self._server.request(self)
         self._open[request] = None
-        received = self._received
-        sync = Sync(self._id, self._epoch, self._number, received, self._site.slots, ends)
+        sync = Sync(self._id, self._epoch, self._number, self._received, self.slots, ends)
         self._clock.after(self.machine.latency, partial(self._arrive, SyncReceived(request, sync)))
 
     def _arrive(self, event: SyncReceived) -> None:
@@ -108,7 +137,8 @@ class LabPilot:
         for held in answer.cancels:
             if held.sequence in self._running:
                 task, since = self._running.pop(held.sequence)
-                self._report(task, CANCELLED, self._clock.time - since)
+                self._server.census.task_ended()
+                self._report(task, CANCELLED, max(0.0, self._clock.time - since))
             else:
                 self._give_back(held)
         self._waiting.extend(answer.tasks)
@@ -122,26 +152,41 @@ class LabPilot:
                 return
 
     def _fill(self) -> None:
-        while self._waiting and len(self._running) < self._site.slots:
+        while self._waiting and len(self._running) < self.slots:
             task = self._waiting.popleft()
-            self._running[task.sequence] = (task, self._clock.time)
-            seconds, outcome = self._fate(task)
-            self._clock.after(seconds, partial(self._end, task, outcome, seconds))
+            staging, seconds, outcome = self._fate(task)
+            self._running[task.sequence] = (task, self._clock.time + staging)
+            self._server.census.task_began()
+            self._clock.after(staging + seconds, partial(self._end, task, outcome, seconds))
 
-    def _fate(self, task: Task) -> tuple[float, str]:
+    def _fate(self, task: Task) -> tuple[float, float, str]:
+        """Seconds before it runs, seconds that it runs, and how it ends."""
         machine, site, random = self.machine, self._site, self._random
+        staging = site.overhead.draw(random) + self._transfer_seconds(task.bag)
         if machine.black_hole:
-            return site.black_hole_time.draw(random), FAILED
+            return staging, site.black_hole_time.draw(random), FAILED
         seconds = self._server.task_seconds(task.bag, task.task) / machine.speed
         if site.stragglers and random.random() < site.stragglers:
             seconds *= site.slowdown.draw(random)
         if machine.failed and random.random() < machine.failed:
-            return seconds * random.random(), FAILED
-        return seconds, OK
+            return staging, seconds * random.random(), FAILED
+        return staging, seconds, OK
+
+    def _transfer_seconds(self, bag: int) -> float:
+        rate = self._site.mb_per_second
+        if not rate:
+            return 0.0
+        part = self._server.bags[bag]
+        size = part.input_mb + part.output_mb
+        if bag not in self._fetched:
+            self._fetched.add(bag)
+            size += part.common_mb
+        return size / rate
 
     def _end(self, task: Task, outcome: str, seconds: float) -> None:
         if self.alive and task.sequence in self._running:
             del self._running[task.sequence]
+            self._server.census.task_ended()
             self._report(task, outcome, seconds)
             self._fill()
 
@@ -152,14 +197,49 @@ class LabPilot:
 
     # -- the end -------------------------------------------------------------------------------
 
+    def _mind_idleness(self) -> None:
+        self._idle_since = self._clock.time
+        if not self._minds_idleness:
+            self._minds_idleness = True
+            self._clock.after(self._idle_seconds, self._look_at_idleness)
+
+    def _look_at_idleness(self) -> None:
+        self._minds_idleness = False
+        if not self.alive or self._running or self._waiting:
+            return
+        left = self._idle_since + self._idle_seconds - self._clock.time
+        if left <= 1e-6:
+            self.leave("it was idle")
+        else:
+            self._minds_idleness = True
+            self._clock.after(left, self._look_at_idleness)
+
+    def retire(self) -> None:
+        """Its time at the site is nearly over."""
+        self._leaves = True
+        if self.alive and self._id and not self._running and not self._waiting:
+            self.leave("its time is nearly over")
+
+    def leave(self, reason: str) -> None:
+        """Say goodbye. What the server has just sent is not started."""
+        self._stop()
+        leave = Leave(self._id, self._epoch, reason, holds_nothing=True)
+        self._server.handle(PilotLeft(self._server.request(self), leave))
+        self._gone()
+
     def vanish(self) -> None:
         """The pilot is killed, and its connections close. The server gives it up when its lease is
         over. Here the lab reports that; a real server notices that the pilot is silent."""
-        self.alive = False
+        self._stop()
         if self._id:
             for request in self._open:
                 self._server.handle(RequestDropped(request, PilotId(self._id)))
             self._clock.after(self._server.part.lease, self._give_up)
+
+    def _stop(self) -> None:
+        self.alive = False
+        if self._id:
+            self._server.census.pilot_went(self.slots, len(self._running))
 
     def _give_up(self) -> None:
         leave = Leave(self._id, self._epoch, "not heard for too long")

@@ -1,15 +1,18 @@
 """The server of a world: core itself, with nothing around it. Its writes are durable at once."""
 
+from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
 from covey.core.match import policy_budget
 from covey.core.record.actions import (
     Action,
+    CancelJobs,
     RecordEnds,
     Refuse,
     Reply,
     SaveBagStatus,
+    SubmitPilots,
     Submitted,
     Write,
 )
@@ -18,16 +21,20 @@ from covey.core.record.model import (
     BagId,
     BagSpec,
     BagStatus,
+    EndRecord,
+    JobRecord,
     PolicySpec,
     RequestId,
     Settings,
+    SiteSpec,
     Snapshot,
 )
 from covey.core.scheduler import Scheduler
 from covey.core.values.space import Axis, Range
+from covey.lab.census import Census
 from covey.lab.clock import Timeline
 from covey.lab.ledger import Account
-from covey.lab.worldfile import BagPart, ServerPart
+from covey.lab.world_parts import BagPart, WorldFile
 from covey.pilot.protocol.messages import Answer
 
 NEVER = 1e12
@@ -39,18 +46,40 @@ class LabCaller(Protocol):
     def heard(self, request: RequestId, message: object) -> None: ...
 
 
+class LabJobs(Protocol):
+    """A site that carries out what core asks for."""
+
+    def submit(self, records: tuple[JobRecord, ...]) -> None: ...
+
+    def cancel(self, records: tuple[JobRecord, ...]) -> None: ...
+
+
 class LabServer:
-    def __init__(self, part: ServerPart, clock: Timeline, seed: int) -> None:
-        self.part = part
+    """`specs`: the sites at which core asks for pilots; their `places` are added afterwards."""
+
+    def __init__(
+        self, world: WorldFile, clock: Timeline, seed: int, specs: tuple[SiteSpec, ...]
+    ) -> None:
+        self.part = part = world.server
         self.clock = clock
+        self.unfinished = len(world.bags)  # none: the run is over
+        self.when_over: Callable[[str], None] = lambda name: None
+        self.census = Census(clock)
+        self.places: dict[str, LabJobs] = {}
         self.accounts: dict[int, Account] = {}  # by bag
+        self.bags: dict[int, BagPart] = {}
+        self._tail = world.tail
+        self._before_tail = len(world.bags)  # bags whose tail has not begun
         self._seed = seed
         self._requests = 0
         self._callers: dict[RequestId, LabCaller] = {}
         self._times: dict[int, list[float]] = {}
-        self._submitting: tuple[Account, list[float]] | None = None
+        self._submitting: tuple[Account, BagPart, list[float]] | None = None
         settings = Settings(
-            poll_seconds=NEVER, lease_seconds=NEVER, replicate_seconds=part.cycle * 0.999
+            poll_seconds=NEVER,
+            lease_seconds=NEVER,
+            replicate_seconds=part.cycle * 0.999,
+            sites=specs,
         )
         snapshot = Snapshot(
             epoch=seed + 1, bags=(), pilots=(), jobs=(), next_bag=1, next_pilot=1, keys={}
@@ -75,13 +104,14 @@ class LabServer:
             argv=("work",),
             space=Axis("i", Range("0", "1", part.tasks)),
             name=part.name,
+            owner=part.owner,
             retries=part.retries,
             policy=policy,
         )
         random = Random(f"{self._seed}/bag {part.name}")
         times = [part.time.draw(random) for _ in range(part.tasks)]
-        account = Account(part.name, part.tasks, self.clock.time)
-        self._submitting = account, times
+        account = Account(part.name, part.tasks, self.clock.time, self._tail)
+        self._submitting = account, part, times
         self._requests += 1
         self.handle(BagSubmitted(RequestId(self._requests), spec))
         return account
@@ -104,29 +134,46 @@ class LabServer:
                     written = action.number
                     if isinstance(action.change, RecordEnds):
                         for end in action.change.ends:
-                            self.accounts[end.bag].ended(end)
+                            self._note_end(end)
                     elif isinstance(action.change, SaveBagStatus):
                         self._note_status(action.change)
                 elif isinstance(action, Reply):
                     self._reply(action)
+                elif isinstance(action, SubmitPilots):
+                    self.places[action.jobs[0].site].submit(action.jobs)
+                elif isinstance(action, CancelJobs):
+                    self.places[action.jobs[0].site].cancel(action.jobs)
                 elif isinstance(action, Refuse):
                     self._refused(action)
             if not written:
                 return
             actions = self._core.handle(Committed(written), self.clock.time)
 
+    def _note_end(self, end: EndRecord) -> None:
+        account = self.accounts[end.bag]
+        before = account.most_done_at
+        account.ended(end)
+        if account.most_done_at and not before:
+            self._before_tail -= 1
+            if not self._before_tail:
+                self.census.stop()
+
     def _note_status(self, change: SaveBagStatus) -> None:
         account = self.accounts[change.bag]
         if change.status is BagStatus.FINISHED:
             account.finish(change.at, change.failed)
+            self.unfinished -= 1
+            self.when_over(account.name)
         elif change.status is BagStatus.PAUSED:
             account.stopped = f"paused: {change.reason}"
+            self.unfinished = 0
 
     def _reply(self, reply: Reply) -> None:
         message = reply.message
         if isinstance(message, Submitted):
             assert self._submitting is not None
-            self.accounts[message.bag], self._times[message.bag] = self._submitting
+            account, part, self._times[message.bag] = self._submitting
+            self.accounts[message.bag], self.bags[message.bag] = account, part
             return
         if isinstance(message, Answer):
             for task in message.tasks:

@@ -17,74 +17,21 @@ from covey.core.match.policies import Compiled
 from covey.core.record.model import PolicySpec
 from covey.core.values import toml_text
 from covey.core.values.suggestions import did_you_mean
-from covey.lab.draws import Draw, constant, draw, seconds
+from covey.lab.draws import Draw, draw, seconds
+from covey.lab.figures import FIGURES, WORDS
+from covey.lab.world_parts import (
+    BackgroundPart,
+    BagPart,
+    QueuePart,
+    Seconds,
+    ServerPart,
+    SitePart,
+    Variant,
+    WorldFile,
+)
 
 MOST_TASKS = 10_000_000
 MOST_PILOTS = 100_000
-
-
-class Seconds(float):
-    """A time in a world file: 90, or 30s, 10m, 2h, 1d."""
-
-
-class ServerPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The server, and its connections to pilots."""
-
-    latency: Draw = constant(0.1)  # there and back; drawn once for each pilot
-    lease: Seconds = Seconds(60.0)  # from the end of a pilot until the server gives it up
-    connected: bool = True  # whether busy pilots hear of cancellations at once
-    tick: Seconds = Seconds(1.0)  # how often core handles what depends on time
-    cycle: Seconds = Seconds(1.0)  # how often replicas are drawn
-
-
-class SitePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    name: str
-    pilots: int  # running, or waiting in its queue
-    hosts: int = 0  # machines for pilots; 0: as many as pilots
-    slots: int = 1
-    speed: Draw = constant(1.0)
-    wait: Draw = constant(0.0)  # in the site's queue
-    preempted: float = 0.0  # share of tasks that are lost because their pilot is preempted …
-    preempted_over: Seconds = Seconds(0.0)  # … if tasks take this long
-    failed: float = 0.0  # share of tasks that fail
-    differ: bool = False  # whether each host has its own rates of preemption and failures
-    black_holes: float = 0.0  # share of hosts on which every task fails …
-    black_hole_time: Draw = constant(1.0)  # … after this time
-    stragglers: float = 0.0  # share of tasks that take longer …
-    slowdown: Draw = constant(3.0)  # … by this factor
-    availability: tuple[tuple[Seconds, float], ...] = ()  # time, share of pilots from then on
-
-
-class BagPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    name: str
-    tasks: int
-    time: Draw  # of a task, at speed 1
-    policy: dict[str, Any] = {}
-    retries: int = 100
-    at: Seconds = Seconds(0.0)  # time of submission …
-    after: str = ""  # … or the bag after whose end it is submitted
-    shown: bool = True  # in the tables
-    paper: dict[str, float | str] = {}  # what somebody else measured
-
-
-class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The same world under another policy."""
-
-    name: str
-    about: str = ""
-    policy: dict[str, Any] = {}  # overrides keys of every bag's policy
-    paper: dict[str, float | str] = {}
-
-
-class WorldFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    title: str = ""
-    about: str = ""
-    seeds: int = 5
-    limit: Seconds = Seconds(30 * 86400.0)  # a run that takes longer is given up
-    server: ServerPart = ServerPart()
-    sites: tuple[SitePart, ...]
-    bags: tuple[BagPart, ...]
-    variants: tuple[Variant, ...] = ()
 
 
 def policy_of(bag: BagPart, variant: Variant | None) -> PolicySpec:
@@ -147,6 +94,8 @@ _UNKNOWN = re.compile(r"Object contains unknown field `([^`]+)`(?: - at `\$\.?(.
 _KEYS: dict[str, type[Struct]] = {
     "server": ServerPart,
     "sites": SitePart,
+    "sites.queue": QueuePart,
+    "sites.queue.background": BackgroundPart,
     "bags": BagPart,
     "variants": Variant,
 }
@@ -158,7 +107,8 @@ def _plain(words: str) -> str:
     if unknown is None:
         return words.replace("`$.", "`").replace("`$`", "the file")
     key, place = unknown[1], unknown[2] or ""
-    keys = _KEYS.get(place.partition("[")[0], WorldFile).__struct_fields__
+    table = ".".join(word.partition("[")[0] for word in place.split("."))
+    keys = _KEYS.get(table, WorldFile).__struct_fields__
     return f"there is no key {key!r}{f' in {place}' if place else ''}{_hint(key, keys)}"
 
 
@@ -183,6 +133,18 @@ def _complaints(world: WorldFile) -> Iterator[str]:
         yield "at least one site and one bag are needed"
     if world.seeds < 1:
         yield "seeds must be at least 1"
+    for name in world.columns:
+        if name not in FIGURES:
+            yield f"columns: there is no figure {name!r}{_hint(name, tuple(FIGURES))}"
+    papers = {bag.name: bag.paper for bag in world.bags}
+    papers |= {f"variant {variant.name}": variant.paper for variant in world.variants}
+    for owner, paper in papers.items():
+        for name in paper:
+            if name not in FIGURES and name != WORDS:
+                hint = _hint(name, tuple(FIGURES))
+                yield f"{owner}: paper: there is no figure {name!r}{hint}"
+    if not 0.0 < world.tail < 1.0:
+        yield "tail is a share: above 0 and below 1"
     if world.server.tick <= 0 or world.server.cycle <= 0:
         yield "server: tick and cycle must be above 0"
     for site in world.sites:
@@ -195,10 +157,18 @@ def _complaints(world: WorldFile) -> Iterator[str]:
 
 
 def _about_site(site: SitePart) -> Iterator[str]:
-    if not 1 <= site.pilots <= MOST_PILOTS or not 1 <= site.slots <= 4096:
-        yield f"pilots must be from 1 to {MOST_PILOTS:,}, slots from 1 to 4096"
-    if site.hosts and site.hosts < site.pilots:
-        yield f"{site.pilots} pilots need as many hosts, not {site.hosts}"
+    if not 1 <= site.slots <= 4096:
+        yield "slots must be from 1 to 4096"
+    if site.queue is not None:
+        if site.pilots:
+            yield "either it has pilots, or a queue to which pilots are submitted"
+        if site.availability:
+            yield "availability is for sites with pilots; a queue has a load"
+        yield from _about_queue(site.queue)
+    elif not 1 <= site.pilots <= MOST_PILOTS:
+        yield f"it needs a queue, or pilots from 1 to {MOST_PILOTS:,}"
+    if site.hosts and site.hosts < site.most_pilots:
+        yield f"{site.most_pilots} pilots need as many hosts, not {site.hosts}"
     for name in ("preempted", "failed", "black_holes", "stragglers"):
         if not 0.0 <= getattr(site, name) <= 1.0:
             yield f"{name} is a share: from 0 to 1, not {getattr(site, name)}"
@@ -206,9 +176,39 @@ def _about_site(site: SitePart) -> Iterator[str]:
         yield "preempted (below 1) and preempted_over belong together: 0.2 of tasks of 40m"
     if min(site.speed.first, site.slowdown.first) <= 0:
         yield "speed and slowdown must be above 0"
-    times = [time for time, _ in site.availability]
-    if times != sorted(times) or any(not 0 <= part <= 1 for _, part in site.availability):
+    if not _are_steps(site.availability) or any(part > 1 for _, part in site.availability):
         yield "availability is a list of [time, share of the pilots], the earliest first"
+
+
+def _about_queue(queue: QueuePart) -> Iterator[str]:
+    most = f"from 1 to {MOST_PILOTS:,}"
+    for name in ("running", "queued", "ramp"):
+        if not 1 <= getattr(queue, name) <= MOST_PILOTS:
+            yield f"queue: {name} must be {most}"
+    if not 0.0 <= queue.start_failures <= 1.0:
+        yield f"queue: start_failures is a share: from 0 to 1, not {queue.start_failures}"
+    if queue.wall <= 0:
+        yield "queue: wall must be above 0"
+    if not _are_steps(queue.load):
+        yield "queue: load is a list of [time, factor], the earliest first"
+    if queue.background is not None and not queue.cores:
+        yield "queue: a background needs cores"
+    if queue.cores and (queue.load or queue.wait.first):
+        yield "queue: with cores, waits follow from the background; it has no wait and no load"
+    part = queue.background
+    if part is None:
+        return
+    if bool(part.trace) == bool(part.every.first):
+        yield "background: either a trace, or jobs that come every so many seconds"
+    if part.trace and part.load:
+        yield "background: the load of a trace is its own"
+    if not _are_steps(part.load):
+        yield "background: load is a list of [time, factor], the earliest first"
+
+
+def _are_steps(steps: Sequence[tuple[float, float]]) -> bool:
+    times = [time for time, _ in steps]
+    return times == sorted(times) and all(value >= 0 for _, value in steps)
 
 
 def _about_bag(bag: BagPart, before: list[str], variants: Sequence[Variant]) -> Iterator[str]:

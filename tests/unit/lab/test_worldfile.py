@@ -6,20 +6,23 @@ from pathlib import Path
 import pytest
 
 from covey.core.errors import BadConfig
-from covey.lab.worldfile import (
+from covey.lab.figures import FIGURES
+from covey.lab.world_parts import (
+    BackgroundPart,
     BagPart,
+    QueuePart,
     ServerPart,
     SitePart,
     Variant,
     WorldFile,
-    built_in,
-    find,
-    parse,
-    policy_of,
 )
+from covey.lab.worldfile import built_in, find, parse, policy_of
 
 SITE = '[[sites]]\nname = "a"\npilots = 2\n'
 BAG = '[[bags]]\nname = "x"\ntasks = 3\ntime = "5m"\n'
+SITE_OF = '[[sites]]\nname = "a"\n'
+QUEUE = "[sites.queue]\n"
+BACKGROUND = "[sites.queue.background]\n"
 DOCS = Path(__file__).parents[3] / "docs" / "lab.md"
 
 
@@ -65,6 +68,27 @@ def test_every_world_that_comes_along_is_right(name: str) -> None:
         (SITE + BAG + 'policy = { rank = "1 +" }\n', "bag x: policy: Rank: "),
         (SITE + BAG + "policy = { rank = 1 }\n", "bag x: policy: Expected `str`, got `int`"),
         (SITE + "availability = [[60, 0.5], [30, 1.0]]\n" + BAG, "the earliest first"),
+        ('columns = ["tale"]\n' + SITE + BAG, "no figure 'tale'; did you mean 'tail'"),
+        (SITE + BAG + "paper = { tale = 3 }\n", "x: paper: there is no figure 'tale'"),
+        ("tail = 1.0\n" + SITE + BAG, "tail is a share"),
+        (SITE + QUEUE + BAG, "either it has pilots, or a queue"),
+        ('[[sites]]\nname = "a"\n' + BAG, "site a: it needs a queue, or pilots"),
+        (SITE_OF + QUEUE + "wall = 0\n" + BAG, "site a: queue: wall must be above 0"),
+        (SITE_OF + QUEUE + "ramp = 0\n" + BAG, "site a: queue: ramp must be from 1"),
+        (SITE_OF + QUEUE + "start_failures = 2\n" + BAG, "start_failures is a share"),
+        (SITE_OF + QUEUE + "load = [[9, 1], [3, 2]]\n" + BAG, "queue: load is a list"),
+        (SITE_OF + QUEUE + "cores = 8\nwait = 3\n" + BAG, "waits follow from the background"),
+        (SITE_OF + QUEUE + BACKGROUND + "every = 3\n" + BAG, "a background needs cores"),
+        (SITE_OF + QUEUE + "cores = 8\n" + BACKGROUND + BAG, "either a trace, or jobs"),
+        (
+            SITE_OF + QUEUE + "cores = 8\n" + BACKGROUND + 'trace = "a"\nload = [[0, 1]]\n' + BAG,
+            "the load of a trace is its own",
+        ),
+        (SITE_OF + QUEUE + "wating = 3\n" + BAG, r"sites\[0\].queue; did you mean 'wait'"),
+        (
+            SITE_OF + QUEUE + BACKGROUND + "tine = 3\n" + BAG,
+            r"'tine' in sites\[0\].queue.background; did you mean 'time'",
+        ),
         ("[server]\ntick = 0\n" + SITE + BAG, "tick and cycle must be above 0"),
     ],
 )
@@ -78,9 +102,17 @@ def test_a_world_that_there_is_not() -> None:
         find("gridbot-fig99")
 
 
-@pytest.mark.parametrize("table", [WorldFile, ServerPart, SitePart, BagPart, Variant])
+@pytest.mark.parametrize(
+    "table", [WorldFile, ServerPart, SitePart, QueuePart, BackgroundPart, BagPart, Variant]
+)
 def test_every_key_is_documented(table: type) -> None:
     text = DOCS.read_text(encoding="utf-8")
     keys = set(re.findall(r"^\| `(\w+)`", text, re.MULTILINE))
     missing = [one for one in table.__struct_fields__ if one not in keys]  # type: ignore[attr-defined]
     assert not missing
+
+
+def test_every_figure_is_documented() -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    columns = set(re.findall(r"^\| ([a-z ]+) \|", text, re.MULTILINE))
+    assert not [name for name in FIGURES if name.replace("_", " ") not in columns]

@@ -1,7 +1,7 @@
-"""The sites of a world: their queues, their hosts, and how long pilots live.
+"""Sites that keep a number of pilots, and the hosts of all sites.
 
-A site keeps a number of pilots, running or waiting in its queue. A pilot that vanishes is replaced
-at once by a new one, which waits in the queue and then starts on any free host.
+A site without a `queue` keeps so many pilots, running or waiting. A pilot that vanishes is replaced
+at once by a new one, which waits and then starts on any free host. (`queue_site`: the others.)
 
 If hosts differ, each has its own rate of preemption and of failures (gamma, shape 2). A host with a
 high rate of preemption rarely has a pilot. So the site starts in the steady state: the first hosts
@@ -13,9 +13,10 @@ import math
 from functools import partial
 from random import Random
 
+from covey.lab.draws import Draw
 from covey.lab.pilot import LabPilot, Machine
 from covey.lab.server import LabServer
-from covey.lab.worldfile import SitePart
+from covey.lab.world_parts import SitePart
 
 SAMPLE = 1000  # draws from which a mean is computed
 
@@ -31,17 +32,18 @@ class LabSite:
         self._started = 0
         self._initial = 0  # pilots that run from the start
         self._here: dict[LabPilot, None] = {}
-        self._free = self._machines(seed)
+        self._free = machines(part, server.part.latency, seed)
 
     def open(self) -> None:
-        """Start in the steady state: some pilots run, and some wait."""
+        """Start in the steady state: some pilots run, and some wait. Or all wait."""
         steps = self.part.availability
         first = steps[0][1] if steps and steps[0][0] <= 0 else 1.0
         self._target = self._share(first)
         here = self._free[-self.part.pilots :]
         rate = sum(machine.rate for machine in here) / len(here)
         waits = [self.part.wait.draw(self._random) for _ in range(SAMPLE)]
-        self._initial = round(self._target / (1.0 + rate * sum(waits) / SAMPLE))
+        steady = round(self._target / (1.0 + rate * sum(waits) / SAMPLE))
+        self._initial = steady if self.part.steady else 0
         for number in range(self._target):
             self._jobs += 1
             if number < self._initial:
@@ -90,32 +92,34 @@ class LabSite:
         if self._jobs < self._target:
             self._submit()
 
-    # -- hosts ---------------------------------------------------------------------------------
 
-    def _machines(self, seed: int) -> list[Machine]:
-        """All hosts; those with a pilot at the start come last."""
-        part, random = self.part, Random(f"{seed}/{self.part.name}/hosts")
-        count = max(part.hosts, part.pilots)
-        rates = [_own(random, part.differ) for _ in range(count)]
-        flaws = [_own(random, part.differ) for _ in range(count)]
-        # Sorting by (random number ** rate) draws with weight 1/rate (Efraimidis, Spirakis).
-        order = sorted(range(count), key=lambda k: random.random() ** rates[k])
-        here = [rates[k] for k in order[-part.pilots :]]
-        rate = _scale(here, part.preempted, part.preempted_over)
-        flaw = part.failed * count / sum(flaws)
-        black = round(part.black_holes * count)
-        holes = set(random.sample(range(count), black))
-        return [
-            Machine(
-                name=f"{part.name}-{k:05}",
-                speed=part.speed.draw(random),
-                rate=rate * rates[k],
-                failed=min(1.0, flaw * flaws[k]),
-                black_hole=k in holes,
-                latency=self._server.part.latency.draw(random),
-            )
-            for k in order
-        ]
+# -- hosts ---------------------------------------------------------------------------------
+
+
+def machines(part: SitePart, latency: Draw, seed: int) -> list[Machine]:
+    """All hosts of a site; those with a pilot at the start come last."""
+    random = Random(f"{seed}/{part.name}/hosts")
+    count = max(part.hosts, part.most_pilots)
+    rates = [_own(random, part.differ) for _ in range(count)]
+    flaws = [_own(random, part.differ) for _ in range(count)]
+    # Sorting by (random number ** rate) draws with weight 1/rate (Efraimidis, Spirakis).
+    order = sorted(range(count), key=lambda k: random.random() ** rates[k])
+    here = [rates[k] for k in order[-part.most_pilots :]]
+    rate = _scale(here, part.preempted, part.preempted_over)
+    flaw = part.failed * count / sum(flaws)
+    black = round(part.black_holes * count)
+    holes = set(random.sample(range(count), black))
+    return [
+        Machine(
+            name=f"{part.name}-{k:05}",
+            speed=part.speed.draw(random),
+            rate=rate * rates[k],
+            failed=min(1.0, flaw * flaws[k]),
+            black_hole=k in holes,
+            latency=latency.draw(random),
+        )
+        for k in order
+    ]
 
 
 def _own(random: Random, differ: bool) -> float:
