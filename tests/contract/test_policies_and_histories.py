@@ -15,7 +15,8 @@ from covey.core.record.actions import (
     SaveHost,
     SavePolicy,
 )
-from covey.core.record.model import AttemptId, BagId, Ban, History, PilotId, PolicySpec, Verdict
+from covey.core.record.histories import Ban, History
+from covey.core.record.model import AttemptId, BagId, PilotId, PolicySpec, Verdict
 from covey.wire import WasteView
 from tests.contract.keeping import Kept
 from tests.unit.store.builders import BAG, a_bag_of, bag, cancelled, end, ends, finished, successes

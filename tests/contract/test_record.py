@@ -24,6 +24,7 @@ from covey.core.record.model import (
     BagStatus,
     ChunkRecord,
     JobId,
+    JobOutcome,
     JobRecord,
     Need,
     PilotId,
@@ -415,5 +416,5 @@ def test_jobs(kept: Kept) -> None:
         for name, at in (("b", 1.5), ("a", 2.5), ("c", 3.5))
     ]
     kept.record.apply([SaveJob(job) for job in jobs])
-    kept.record.apply([EndJob(JobId("a"), 9.0, "done")])
+    kept.record.apply([EndJob(JobId("a"), 9.0, "done", JobOutcome.OK)])
     assert kept.reopen().jobs == (jobs[0], jobs[2])

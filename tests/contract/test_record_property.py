@@ -34,14 +34,14 @@ from covey.core.record.actions import (
     SavePolicy,
     SaveSite,
 )
+from covey.core.record.histories import Ban, History
 from covey.core.record.model import (
     BagId,
     BagStatus,
-    Ban,
     EndRecord,
     FileRecord,
-    History,
     JobId,
+    JobOutcome,
     JobRecord,
     PilotId,
     PilotStatus,
@@ -323,9 +323,11 @@ class Twins(RuleBasedStateMachine):
     @rule(what=st.sampled_from(("begin", "name", "end")), trial=st.booleans())
     def change_job(self, what: str, trial: bool) -> None:
         if what == "end" and self.jobs:
-            self.pending.append(EndJob(self.jobs.pop(0).id, 70.5, "why"))
+            self.pending.append(EndJob(self.jobs.pop(0).id, 70.5, "why", JobOutcome.OK))
         elif what == "name" and self.jobs:
-            job = msgspec.structs.replace(self.jobs[-1], handle=f"handle-{self.sequence}")
+            job = msgspec.structs.replace(
+                self.jobs[-1], handle=f"handle-{self.sequence}", started=50.5, pilot=self.sequence
+            )
             self.jobs[-1] = job
             self.pending.append(SaveJob(job))
         else:

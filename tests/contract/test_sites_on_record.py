@@ -2,8 +2,25 @@
 
 from msgspec.structs import replace
 
-from covey.core.record.actions import EndJob, ForgetSite, SaveJob, SavePilot, SaveSite
-from covey.core.record.model import JobId, JobRecord, SiteRecord, SiteSpec, SiteStatus
+from covey.core.record.actions import (
+    EndJob,
+    ForgetSite,
+    SaveJob,
+    SavePilot,
+    SaveSite,
+    SaveSiteHistory,
+)
+from covey.core.record.histories import SiteHistory
+from covey.core.record.model import (
+    JobId,
+    JobOutcome,
+    JobRecord,
+    JobStatus,
+    SiteRecord,
+    SiteSpec,
+    SiteStatus,
+)
+from covey.store.sqlite.site_jobs import MOST_ENDED, MOST_MEASURED
 from tests.contract.keeping import Kept
 from tests.unit.store.builders import pilot
 
@@ -67,7 +84,7 @@ def test_what_a_site_calls_a_job_is_kept_once_it_is_known(kept: Kept) -> None:
     named = replace(JOB, handle="4711_0")
     kept.record.apply([SaveJob(named)])
     assert kept.reopen().jobs == (named, other), "in the order of their coming"
-    kept.record.apply([EndJob(JOB.id, 9.5, "it ended")])
+    kept.record.apply([EndJob(JOB.id, 9.5, "it ended", JobOutcome.FAILED)])
     assert kept.reopen().jobs == (other,)
 
 
@@ -82,6 +99,53 @@ def test_how_the_jobs_of_pilots_ended(kept: Kept) -> None:
     ]
     kept.record.apply([SaveJob(JOB), SaveJob(other), *map(SavePilot, pilots)])
     assert kept.reader.job_ends([1, 2, 3, 4, 99]) == {}
-    kept.record.apply([EndJob(JOB.id, 9.5, "PREEMPTED")])
+    kept.record.apply([EndJob(JOB.id, 9.5, "PREEMPTED", JobOutcome.PREEMPTED)])
     assert kept.reader.job_ends([1, 2, 3, 4, 99]) == {2: "PREEMPTED"}
     assert kept.reader.job_ends([1, 3]) == {}
+
+
+def test_what_became_of_jobs_is_kept_when_they_are_over(kept: Kept) -> None:
+    done = replace(
+        JOB,
+        requeued=6.5,
+        requeues=2,
+        started=7.5,
+        enrolled=8.5,
+        goodbye=9.5,
+        pilot=3,
+        outcome=JobOutcome.OK,
+    )
+    waits = replace(JOB, id=JobId("1-1.1"), cancelled=8.5)
+    kept.record.apply([SaveJob(JOB), SaveJob(replace(waits, cancelled=0.0)), SaveJob(done)])
+    kept.record.apply([SaveJob(waits), EndJob(JOB.id, 10.5, "COMPLETED", JobOutcome.OK)])
+    snapshot = kept.reopen()
+    assert snapshot.jobs == (waits,)
+    over = replace(done, ended=10.5, reason="COMPLETED", status=JobStatus.ENDED)
+    assert snapshot.ended_jobs == (over,)
+
+
+def test_old_jobs_of_a_site_are_forgotten_but_not_those_that_live(kept: Kept) -> None:
+    many = [replace(JOB, id=JobId(f"1-{number}")) for number in range(MOST_ENDED + 5)]
+    other = replace(JOB, id=JobId("2-1"), site="sea")
+    kept.record.apply([*map(SaveJob, many), SaveJob(other)])
+    ends = [EndJob(job.id, 9.5, "so", JobOutcome.FAILED) for job in (other, *many[1:])]
+    kept.record.apply([*ends])
+    pilots = [pilot(number + 1, job=job.id) for number, job in enumerate(many)]
+    kept.record.apply([*map(SavePilot, pilots)])
+    known = kept.reader.job_ends([one.id for one in pilots])
+    assert sorted(known) == [pilot.id for pilot in pilots[5:]], "the latest ones"
+    snapshot = kept.reopen()
+    assert snapshot.jobs == (many[0],)
+    assert [job.id for job in snapshot.ended_jobs if job.site == "lake"] == [
+        job.id for job in many[-MOST_MEASURED:]
+    ]
+    assert [job.id for job in snapshot.ended_jobs if job.site == "sea"] == [other.id]
+
+
+def test_with_a_site_all_that_was_known_of_it_goes(kept: Kept) -> None:
+    history = SiteHistory(log_speed=0.5, speed_weight=12.0, busy=100.0, slots=200.0, at=9.0)
+    kept.record.apply([SaveJob(JOB), EndJob(JOB.id, 9.5, "so", JobOutcome.OK)])
+    kept.record.apply([SaveSiteHistory("lake", SiteHistory()), SaveSiteHistory("lake", history)])
+    assert kept.reopen().site_histories == {"lake": history}
+    kept.record.apply([ForgetSite("lake")])
+    assert (kept.reopen().site_histories, kept.reopen().ended_jobs) == ({}, ())

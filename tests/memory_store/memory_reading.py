@@ -17,6 +17,8 @@ from covey.core.record.model import (
     ChunkRecord,
     EndRecord,
     JobId,
+    JobRecord,
+    JobStatus,
     PilotId,
     PilotRecord,
     PolicySpec,
@@ -113,7 +115,7 @@ class MemoryReader:
         self._pilots: dict[PilotId, PilotRecord] = {}
         self._changed: dict[PilotId, float] = {}
         self._reasons: dict[PilotId, str] = {}
-        self._job_ends: dict[JobId, str] = {}
+        self._jobs: dict[JobId, JobRecord] = {}
         self._hosts: dict[str, HostView] = {}
 
     def bags(self) -> list[BagView]:
@@ -241,8 +243,12 @@ class MemoryReader:
 
     def job_ends(self, pilots: Collection[int]) -> dict[int, str]:
         last = {pilot.job: id_ for id_, pilot in sorted(self._pilots.items())}
-        ends = ((id_, self._job_ends.get(job)) for job, id_ in last.items() if id_ in pilots)
-        return {id_: reason for id_, reason in ends if reason is not None}
+        jobs = ((id_, self._jobs.get(job)) for job, id_ in last.items() if id_ in pilots)
+        return {
+            id_: job.reason
+            for id_, job in jobs
+            if job is not None and job.status is JobStatus.ENDED
+        }
 
     def output(self, bag: int, task: int) -> Output | None:
         memory_bag = self._bags.get(BagId(bag))

@@ -32,6 +32,7 @@ from covey.core.record.actions import (
     SavePilotStatus,
     SavePolicy,
     SaveSite,
+    SaveSiteHistory,
     SaveToken,
 )
 from covey.core.record.model import (
@@ -40,7 +41,6 @@ from covey.core.record.model import (
     BagStatus,
     ChunkRecord,
     EndRecord,
-    JobId,
     JobRecord,
     JobStatus,
     PilotId,
@@ -53,7 +53,7 @@ from covey.core.record.model import (
 from covey.core.values.space import Scalar
 from covey.pilot.protocol.messages import LOST, MEMORY, OK, OWN_FAILURES, TIMEOUT
 from covey.store.results import columns
-from covey.store.sqlite import rows
+from covey.store.sqlite import rows, site_jobs
 from covey.wire import HostView
 from tests.memory_store.memory_reading import MemoryBag, MemoryReader, MemoryRow
 
@@ -66,8 +66,8 @@ class MemoryRecord(MemoryReader):
         self._epoch = 0
         self._last_row = 0
         self._last_purged = 0
-        self._jobs: dict[JobId, JobRecord] = {}
         self._sites: dict[str, str] = {}
+        self._site_histories: dict[str, str] = {}
         self._tokens: dict[int, TokenRecord] = {}
         self._histories: dict[str, str] = {}  # by host; as text, because core changes its own copy
 
@@ -80,12 +80,17 @@ class MemoryRecord(MemoryReader):
             bags=tuple(_snapshot(bag) for bag in bags if not bag.over()),
             pilots=tuple(pilot for pilot in pilots if pilot.status is not PilotStatus.LEFT),
             jobs=tuple(job for job in self._jobs.values() if job.status is not JobStatus.ENDED),
+            ended_jobs=self._measured(),
             sites=tuple(rows.site_from(self._sites[name]) for name in sorted(self._sites)),
             next_bag=max([self._last_purged, *self._bags]) + 1,
             next_pilot=max(self._pilots, default=0) + 1,
             keys=self._keys(),
             hosts={host.machine: host.host for host in self._hosts.values() if host.machine},
             histories={name: rows.history_from(text) for name, text in self._histories.items()},
+            site_histories={
+                name: rows.site_history_from(text)
+                for name, text in sorted(self._site_histories.items())
+            },
             tokens=tuple(self._tokens[id_] for id_ in sorted(self._tokens) if self._valid(id_)),
             next_token=max(self._tokens, default=0) + 1,
         )
@@ -161,14 +166,41 @@ class MemoryRecord(MemoryReader):
                 self._jobs[job.id] = job
             case SaveSite(site):
                 self._sites[site.spec.name] = rows.json_text(site)
+            case SaveSiteHistory(name, history):
+                self._site_histories[name] = rows.json_text(history)
             case ForgetSite(name):
                 self._sites.pop(name, None)
-            case EndJob(id_, _, reason):
+                self._site_histories.pop(name, None)
+                self._forget_jobs(name, 0)
+            case EndJob(id_, at, reason, outcome):
                 job = self._jobs[id_]
-                self._jobs[id_] = msgspec.structs.replace(job, status=JobStatus.ENDED)
-                self._job_ends[id_] = reason
+                self._jobs[id_] = msgspec.structs.replace(
+                    job, status=JobStatus.ENDED, ended=at, reason=reason, outcome=outcome
+                )
+                self._forget_jobs(job.site, site_jobs.MOST_ENDED)
             case _:
                 assert_never(change)
+
+    def _ended(self, site: str) -> list[JobRecord]:
+        jobs = self._jobs.values()
+        return [job for job in jobs if job.site == site and job.status is JobStatus.ENDED]
+
+    def _forget_jobs(self, site: str, most: int) -> None:
+        """All that ended but the latest ones."""
+        ended = self._ended(site)
+        for job in ended[: max(0, len(ended) - most)]:
+            del self._jobs[job.id]
+
+    def _measured(self) -> tuple[JobRecord, ...]:
+        ended = (job for job in self._jobs.values() if job.status is JobStatus.ENDED)
+        known = [job for job in ended if job.outcome]
+        sites = dict.fromkeys(job.site for job in known)
+        latest = {
+            job.id
+            for site in sites
+            for job in [job for job in known if job.site == site][-site_jobs.MOST_MEASURED :]
+        }
+        return tuple(job for job in known if job.id in latest)
 
     def _keys(self) -> dict[str, BagId]:
         records = [self._bags[id_].record for id_ in sorted(self._bags)]

@@ -23,7 +23,8 @@ from covey.core.record.actions import (
     Write,
 )
 from covey.core.record.events import BagLoaded, Committed, Event, RowsLoaded, Ticked
-from covey.core.record.model import History, JobId, RequestId, Settings
+from covey.core.record.histories import History
+from covey.core.record.model import JobId, RequestId, Settings
 from covey.core.scheduler import Scheduler
 from covey.core.state import Bag, Pilot
 from covey.core.values.space import Scalar

@@ -225,7 +225,9 @@ def _place(turn: Turn, event: Placing) -> None:
             overlay.requeued(turn, job, reason)
         case JobVanished(job, reason):
             overlay.vanished(turn, job, reason)
-        case JobRefused(job, reason) | JobEnded(job, reason):
+        case JobRefused(job, reason):
+            overlay.refused(turn, job, reason)
+        case JobEnded(job, reason):
             overlay.ended(turn, job, reason)
         case SiteFailed(site, reason):
             overlay.site_failed(turn, site, reason)

@@ -21,7 +21,8 @@ from covey.core.record.actions import (
     SavePolicy,
 )
 from covey.core.record.events import CloseRequested, PolicyRequested, RetryRequested
-from covey.core.record.model import BagSpec, History, PilotStatus, PolicySpec, Segment
+from covey.core.record.histories import History
+from covey.core.record.model import BagSpec, PilotStatus, PolicySpec, Segment
 from covey.pilot.protocol.messages import HOST, OK, OWN_FAILURES, TIMEOUT, End
 from covey.ports import EngineEvent
 from tests.simulator.plan.places import Place

@@ -1,6 +1,7 @@
 """Are sites used as their owners and administrators allow? Judged by what is asked of them, and by
 what becomes durable.
 
+- Every job is in the record once, with its times in order and, when it is over, with how it ended.
 - A job is durable before it is submitted, is submitted once, and is not forgotten: as long as it
   waits or runs the record has it, unless its site lied about it.
 - Nothing is asked of a site beyond its limits, or while it is paused, draining or removed, or when
@@ -104,8 +105,16 @@ class Supervisor:
                     self._jobs[record.id] = _Noted(record)
                 else:
                     job.record = record
-            case EndJob(id_):
+                    if job.ended:
+                        raise Violation(f"job {record.id} had ended, and is saved once more")
+                _check_times(record, math.inf)
+            case EndJob(id_, at, _, outcome):
                 job = self._jobs[id_]
+                if job.ended:
+                    raise Violation(f"job {id_} ended twice in the record")
+                if not outcome:
+                    raise Violation(f"the record does not tell how job {id_} ended")
+                _check_times(job.record, at)
                 if job.there and not job.lied:
                     raise Violation(f"job {id_} is there, but the record has it as ended")
                 job.ended = True
@@ -320,6 +329,16 @@ class Supervisor:
         for job in self._jobs.values():
             if job.over and now - job.over > 60.0 and not job.ended:
                 raise Violation(f"job {job.record.id} is over, but nobody has noticed")
+
+
+def _check_times(record: JobRecord, ended: float) -> None:
+    """What happened to a job happened in this order, as far as it happened."""
+    steps = [record.submitted, record.requeued, record.started, record.enrolled]
+    times = [at for at in (*steps, record.goodbye, ended) if at]
+    if times != sorted(times):
+        raise Violation(f"times of job {record.id} are not in order: {record}, ended at {ended}")
+    if record.enrolled and not record.pilot:
+        raise Violation(f"job {record.id} has had a pilot, and nobody knows which: {record}")
 
 
 def _may_place(policy: PolicySpec, site: str) -> bool:

@@ -18,7 +18,8 @@ from covey.core.match.site_access import admits
 from covey.core.protocol import host_history
 from covey.core.protocol.hosts import called_name
 from covey.core.record.attempts import Attempt
-from covey.core.record.model import BagStatus, History, Need, PilotStatus, SiteSpec
+from covey.core.record.histories import History
+from covey.core.record.model import BagStatus, Need, PilotStatus, SiteSpec
 from covey.core.sites import site_table
 from covey.core.state import Bag, Host, Pilot, State
 from covey.core.state.match_records import Value

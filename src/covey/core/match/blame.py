@@ -27,7 +27,8 @@ from covey.core.match import match_cache
 from covey.core.match.pilot_fit import weight
 from covey.core.match.site_access import admits
 from covey.core.record.actions import Note
-from covey.core.record.model import Ban, PilotStatus
+from covey.core.record.histories import Ban
+from covey.core.record.model import PilotStatus
 from covey.core.state import Bag, Pilot, State
 from covey.core.state.hosts import Rest, Tally
 from covey.core.turn import Turn

@@ -18,7 +18,8 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from covey.core.record.actions import SaveHistory
-from covey.core.record.model import History, PilotRecord
+from covey.core.record.histories import History
+from covey.core.record.model import PilotRecord
 from covey.core.state import Host, State
 from covey.core.turn import Turn
 from covey.core.values.durations import Times

@@ -45,7 +45,7 @@ from covey.core.record.model import (
 )
 from covey.core.record.suspects import suspect
 from covey.core.record.transitions import step
-from covey.core.sites import site_fit, site_table
+from covey.core.sites import job_history, site_fit, site_table
 from covey.core.state import Bag, Pilot, State, Waiting
 from covey.core.turn import Turn
 from covey.pilot.calls.call_records import CALL_FILE
@@ -120,6 +120,7 @@ def enrol(turn: Turn, event: PilotEnrolled) -> None:
     job_secrets.used(state, record)
     if known is None:
         site_table.enrolled(turn, record.job)
+        job_history.enrolled(turn, record)
         if site in state.sites:
             site_fit.shown(state.sites[site], record, turn.now)
     settings = state.settings

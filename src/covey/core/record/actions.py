@@ -9,14 +9,15 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from covey.core.record.histories import History, SiteHistory
 from covey.core.record.model import (
     BagId,
     BagRecord,
     BagStatus,
     EndRecord,
-    History,
     InputVersion,
     JobId,
+    JobOutcome,
     JobRecord,
     OutputSummary,
     PilotId,
@@ -169,7 +170,14 @@ class SaveSite(Struct, frozen=True):
     site: SiteRecord
 
 
+class SaveSiteHistory(Struct, frozen=True):
+    site: str
+    history: SiteHistory
+
+
 class ForgetSite(Struct, frozen=True):
+    """Also its jobs that ended, and what is remembered of it."""
+
     name: str
 
 
@@ -177,6 +185,7 @@ class EndJob(Struct, frozen=True):
     job: JobId
     at: float
     reason: str
+    outcome: JobOutcome
 
 
 Change: TypeAlias = (
@@ -199,6 +208,7 @@ Change: TypeAlias = (
     | SavePilotStatus
     | SaveJob
     | SaveSite
+    | SaveSiteHistory
     | ForgetSite
     | EndJob
 )

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, NewType, TypeAlias
 
 from msgspec import Struct
 
+from covey.core.record.histories import History, SiteHistory
 from covey.core.values.space import ONE_TASK, Scalar, Space
 
 LONG_FIRST, GIVEN = "long-first", "given"  # orders in which tasks of a bag go out
@@ -54,6 +55,20 @@ class JobStatus(StrEnum):
 
     SUBMITTED = "submitted"
     ENDED = "ended"
+
+
+class JobOutcome(StrEnum):
+    """How a site job ended. OK: its pilot worked and said goodbye. PREEMPTED: the site took it away
+    from a pilot that worked. REFUSED: the site would not take it. CANCELLED: covey took it back;
+    whether it had started, its times tell. UNKNOWN: it has not ended, or an older version wrote it.
+    """
+
+    UNKNOWN = ""
+    OK = "ok"
+    FAILED = "failed"
+    PREEMPTED = "preempted"
+    REFUSED = "refused"
+    CANCELLED = "cancelled"
 
 
 class Role(StrEnum):
@@ -345,35 +360,6 @@ class PilotRecord(Struct, frozen=True, kw_only=True):
     recorded: int = 0  # the last sync whose ends are durable
 
 
-class Ban(Struct, frozen=True, omit_defaults=True):
-    """Of a host, for the bags of one owner."""
-
-    since: float  # the first failure since the last success
-    until: float = 0.0
-    times: int = 0
-
-
-class History(Struct, omit_defaults=True):
-    """What is remembered of a host, whoever runs on it. Counts marked as decayed lose half their
-    weight in `history.HALF_LIFE`; `at` is when they were last brought up to date."""
-
-    site: str = ""
-    at: float = 0.0
-    done: float = 0.0  # decayed
-    failed: float = 0.0  # decayed: a task's failure or the host's
-    lost: float = 0.0  # decayed: with its pilot
-    cpu_seconds: float = 0.0  # decayed: of what ended well
-    turnaround: float = 0.0  # from sending to delivery, a moving mean
-    speed: float = 1.0  # of its tasks, compared to others of their class; a moving mean
-    day: int = 0  # since 1970, of the next two
-    done_today: int = 0
-    failed_today: int = 0
-    row: int = 0  # failures since the last success
-    last_done: float = 0.0
-    last_failed: float = 0.0
-    bans: dict[str, Ban] = {}  # by owner
-
-
 class TokenRecord(Struct, frozen=True, kw_only=True):
     """A right to call the API. Only the digest of the token is kept."""
 
@@ -466,6 +452,22 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     handle: str = ""
     trial: bool = False  # of `covey site test`: whatever the demand is
     wanted_by: str = ""  # whose tasks it was asked for
+    # What became of it, by the server's clock; 0: that did not happen. A job that was requeued
+    # waits again: then these are the times since it did.
+    requeued: float = 0.0  # when it last was
+    requeues: int = 0
+    cancelled: float = 0.0  # when covey first took it back
+    started: float = 0.0  # when it began to run, as its site said
+    enrolled: float = 0.0  # when its pilot did
+    goodbye: float = 0.0  # when that pilot said it
+    pilot: int = 0
+    outcome: JobOutcome = JobOutcome.UNKNOWN
+    ended: float = 0.0
+    reason: str = ""  # of its end
+
+    @property
+    def waits_since(self) -> float:
+        return self.requeued or self.submitted
 
 
 class ChunkRecord(Struct, frozen=True, kw_only=True):
@@ -539,11 +541,13 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     bags: tuple[BagSnapshot, ...]
     pilots: tuple[PilotRecord, ...]  # active and lost ones
     jobs: tuple[JobRecord, ...]  # not ended
+    ended_jobs: tuple[JobRecord, ...] = ()  # the latest of each site, oldest first
     next_bag: int
     next_pilot: int
     keys: dict[str, BagId]  # submission keys of every bag
     hosts: dict[str, str] = {}  # machine -> the name under which it is known
     histories: dict[str, History] = {}  # by the host's name
+    site_histories: dict[str, SiteHistory] = {}  # by the site's name
     tokens: tuple[TokenRecord, ...] = ()  # not revoked; some may have expired
     sites: tuple[SiteRecord, ...] = ()  # that were added, or are not simply on
     next_token: int = 1

@@ -16,6 +16,7 @@ class SiteMeasures(msgspec.Struct, frozen=True, kw_only=True):
     # Wait: seconds from submission to start. A job that still waits is a lower bound.
     wait_median: float | None = None
     wait_p90: float | None = None
+    wait_at_least: bool = False  # the median is a lower bound: too few jobs have started
     wait_trend: float | None = None  # seconds that an hour adds; negative: waits become shorter
     start_overhead: float | None = None  # seconds from the site's start to the pilot's enrolment
     lifetime: float | None = None  # seconds that a pilot stayed

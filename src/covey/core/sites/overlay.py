@@ -25,7 +25,6 @@ from covey.core.protocol import pilots
 from covey.core.record.actions import (
     CancelJobs,
     Done,
-    EndJob,
     Note,
     Problem,
     Refuse,
@@ -34,7 +33,7 @@ from covey.core.record.actions import (
     Tried,
 )
 from covey.core.record.model import JobId, JobRecord, PilotStatus, RequestId, SiteSpec, SiteStatus
-from covey.core.sites import allowed_sites, demand, owner_turns, site_fit, site_table
+from covey.core.sites import allowed_sites, demand, job_history, owner_turns, site_fit, site_table
 from covey.core.sites.allowed_sites import Allowed, PilotSize
 from covey.core.sites.demand import DemandRow, Key, Lives, Serves, Shape, Supply
 from covey.core.state import Job, Site, State
@@ -379,6 +378,7 @@ def _slots_missing(
 
 def cancel(turn: Turn, site: str, jobs: list[Job]) -> None:
     """They are there until the site says that they are over."""
+    job_history.cancelled(turn, jobs)
     for job in jobs:
         job.cancelled = turn.now
     turn.actions.append(CancelJobs(tuple(job.record for job in jobs)))
@@ -412,6 +412,8 @@ def started(turn: Turn, id_: JobId) -> None:
     if (job := turn.state.jobs.get(id_)) is not None and not job.running:
         job.running, job.started, job.vanished = True, turn.now, ""
         turn.note(Note("site job started", job=id_))
+    if job is not None:
+        job_history.started(turn, job)
 
 
 def suspended(turn: Turn, id_: JobId, now_so: bool) -> None:
@@ -429,7 +431,9 @@ def requeued(turn: Turn, id_: JobId, reason: str) -> None:
     turn.note(Note("site job requeued", job=id_, detail=reason))
     if job.succeeded and job.pilot in turn.state.pilots:
         job.succeeded, job.vanished = False, ""
+        job_history.requeued(turn, job, replaced=True)
         return
+    job_history.requeued(turn, job, replaced=False)
     _lose_pilot(turn, job, f"its site job was requeued: {reason}")
     job.running, job.suspended, job.pilot, job.vanished = False, False, None, ""
     job.voice, job.succeeded, job.holder = "", False, ""
@@ -508,13 +512,18 @@ def _end_vanished(turn: Turn, id_: JobId, job: Job) -> None:
         ended(turn, id_, job.vanished, sure=False)
 
 
-def ended(turn: Turn, id_: JobId, reason: str, *, sure: bool = True) -> None:
+def refused(turn: Turn, id_: JobId, reason: str) -> None:
+    """Its site would not take it."""
+    ended(turn, id_, reason, refused=True)
+
+
+def ended(turn: Turn, id_: JobId, reason: str, *, sure: bool = True, refused: bool = False) -> None:
     """If that is not sure its pilot, which is lost, may yet come back."""
     state = turn.state
     job = state.jobs.pop(id_, None)
     if job is None:
         return
-    turn.write(EndJob(id_, turn.now, reason))
+    job_history.ended(turn, job, reason, refused=refused)
     if sure:
         there = _lose_pilot(turn, job, f"its site job ended: {reason}")
     else:

@@ -21,13 +21,14 @@ from covey.core.protocol.tokens import read_hand_job
 from covey.core.record.actions import DefineSites, Done, ForgetSite, Note, Problem, SaveSite
 from covey.core.record.events import SiteRemoved, SiteSaved, SiteStatusRequested
 from covey.core.record.model import JobId, PilotRecord, SiteRecord, SiteSpec, SiteStatus
+from covey.core.sites import job_history
+from covey.core.sites.job_history import PROVEN_SECONDS
 from covey.core.state import Job, Site, State
 from covey.core.turn import Turn
 from covey.pilot.protocol.messages import MOST_SLOTS
 
 FIRST_REST, LONGEST_REST = 5.0, 3600.0
 REST_HERE, LONGEST_REST_HERE = 0.25, 60.0  # on this machine a try costs little
-PROVEN_SECONDS = 60.0
 MOST_WORDS = 1000  # characters of what a pilot says of its site
 MOST_WAITING = 10_000  # where a site has no limit of its own
 GOODBYE_SECONDS = 60.0  # in which the job of a pilot that said goodbye is expected to end
@@ -307,6 +308,7 @@ def left(turn: Turn, record: PilotRecord, worked: bool, reason: str) -> None:
     if job is None or job.pilot != record.id:
         return
     job.left_at = turn.now
+    job_history.said_goodbye(turn, job, worked=worked or job.useful)
     site = turn.state.sites.get(job.record.site)
     if site is not None and not worked and not job.useful and not job.cancelled:
         words = f"a pilot on {record.host} could not work: {reason or 'it gave no reason'}"

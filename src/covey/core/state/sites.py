@@ -1,11 +1,19 @@
 """Sites, their jobs and hosts, and where pilots are wanted (`overlay`, `host_history`)."""
 
 import math
+from collections import deque
+from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from covey.core.record.model import History, JobId, JobRecord, PilotId, SiteRecord, SiteSpec
+from covey.core.record.histories import History, SiteHistory
+from covey.core.record.model import JobId, JobOutcome, JobRecord, PilotId, SiteRecord, SiteSpec
+from covey.core.sites.measures import SiteMeasures
 from covey.core.state.match_records import Preference
+
+MOST_WAITS = 60
+MOST_SPANS = 30
+MOST_OUTCOMES = 60
 
 
 class HostShown(Struct, frozen=True):
@@ -48,6 +56,67 @@ class Job(Struct, eq=False):
     left_at: float = 0.0  # when its pilot said goodbye; 0: it has not
 
 
+class Wait(NamedTuple):
+    """A job that has started, or was given up while it waited (`started` is false: it would have
+    waited for longer)."""
+
+    owner: str
+    since: float
+    seconds: float
+    started: bool
+    jobs: int = 1  # how many are alike
+
+
+class Measured(NamedTuple):
+    """An answer, and what it was computed from."""
+
+    changed: int
+    at: float
+    measures: SiteMeasures
+
+
+class JobSamples(Struct, eq=False):
+    """What the jobs of one site have shown lately: how long they waited, lived, and how they ended.
+    Each sample belongs to the owner whom its job was for; the oldest come first, and give way.
+    `changed` grows with each sample: answers that were computed from them hold as long as it stays
+    (`core.sites.site_measures`)."""
+
+    waits: deque[Wait] = field(default_factory=lambda: deque(maxlen=MOST_WAITS))
+    overheads: deque[tuple[str, float]] = field(default_factory=lambda: deque(maxlen=MOST_SPANS))
+    lifetimes: deque[tuple[str, float]] = field(default_factory=lambda: deque(maxlen=MOST_SPANS))
+    outcomes: deque[tuple[str, JobOutcome]] = field(
+        default_factory=lambda: deque(maxlen=MOST_OUTCOMES)
+    )
+    history: SiteHistory = field(default_factory=SiteHistory)
+    newest: float = 0.0  # when the newest sample was taken
+    changed: int = 0
+    answers: dict[str, Measured] = field(default_factory=dict)  # by owner; "": everybody's
+
+    def add_wait(self, wait: Wait, at: float) -> None:
+        self.waits.append(wait)
+        self._changed(at)
+
+    def add_overhead(self, owner: str, seconds: float, at: float) -> None:
+        self.overheads.append((owner, seconds))
+        self._changed(at)
+
+    def add_lifetime(self, owner: str, seconds: float, at: float) -> None:
+        self.lifetimes.append((owner, seconds))
+        self._changed(at)
+
+    def add_outcome(self, owner: str, outcome: JobOutcome, at: float) -> None:
+        self.outcomes.append((owner, outcome))
+        self._changed(at)
+
+    def _changed(self, at: float) -> None:
+        self.changed += 1
+        self.newest = max(self.newest, at)
+
+    def check(self) -> None:
+        assert all(wait.seconds >= 0.0 for wait in self.waits), "a job waited for less than nothing"
+        assert all(seconds >= 0.0 for _, seconds in (*self.overheads, *self.lifetimes))
+
+
 class Site(Struct, eq=False):
     """`ramp`: how many jobs may wait there now. `failures` in a row, since any of its pilots did
     some good; it rests until then."""
@@ -63,6 +132,7 @@ class Site(Struct, eq=False):
     crowded: str = ""  # why it may not be used: owners would share an account there, without walls
     surplus_since: float = math.inf
     preference: Preference | None = None
+    samples: JobSamples = field(default_factory=JobSamples)
     shown: dict[str, HostShown] = field(default_factory=dict)  # by host, the latest last
 
 

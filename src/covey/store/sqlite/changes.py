@@ -32,25 +32,23 @@ from covey.core.record.actions import (
     SavePilotStatus,
     SavePolicy,
     SaveSite,
+    SaveSiteHistory,
     SaveToken,
 )
 from covey.core.record.model import (
     BagId,
     BagRecord,
     BagStatus,
-    JobRecord,
-    JobStatus,
     PilotRecord,
     Segment,
     TokenRecord,
 )
-from covey.store.sqlite import purge, rows, snapshots
+from covey.store.sqlite import purge, rows, site_jobs, snapshots
 from covey.store.sqlite.end_rows import Ends
 
 _PILOT_FIELDS = tuple(name for name in PilotRecord.__struct_fields__ if name != "recorded")
 _SAVE_PILOT = rows.saving("pilots", _PILOT_FIELDS, _PILOT_FIELDS[1:])
 _SAVE_TOKEN = rows.saving("tokens", TokenRecord.__struct_fields__, ("revoked",))
-_SAVE_JOB = rows.saving("jobs", JobRecord.__struct_fields__, ("handle", "status"))
 _SAVE_HOST = """
     INSERT INTO hosts (id, name, first, heard, site, slots, tags, machine)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -94,6 +92,7 @@ class Changes:
         self._epoch = epoch
         self._ends = Ends(connection)
         self._closed: dict[tuple[BagId, int], None] = {}
+        self._jobs_ended: dict[str, None] = {}  # sites
         self.removals: list[purge.Removal] = []  # their first steps were made in this transaction
 
     def orphans(self) -> list[purge.Removal]:
@@ -150,7 +149,7 @@ class Changes:
                     (status.value, at, reason, pilot),
                 )
             case SaveJob(job):
-                self._save_job(job)
+                site_jobs.save(self._connection, job)
             case SaveSite(site):
                 self._execute(
                     "INSERT OR REPLACE INTO sites (name, record) VALUES (?, ?)",
@@ -158,11 +157,14 @@ class Changes:
                 )
             case ForgetSite(name):
                 self._execute("DELETE FROM sites WHERE name = ?", (name,))
-            case EndJob(job, at, reason):
+                site_jobs.forget_all(self._connection, name)
+            case SaveSiteHistory(name, history):
                 self._execute(
-                    "UPDATE jobs SET status = ?, ended = ?, reason = ? WHERE id = ?",
-                    (JobStatus.ENDED.value, at, reason, job),
+                    "INSERT OR REPLACE INTO site_histories (name, history) VALUES (?, ?)",
+                    (name, rows.json_text(history)),
                 )
+            case EndJob():
+                self._jobs_ended[site_jobs.end(self._connection, change)] = None
             case _:
                 assert_never(change)
 
@@ -183,6 +185,8 @@ class Changes:
                     f"chunk {first} of bag {bag} is closed, but {left} results are missing"
                 )
         self._closed = {}
+        site_jobs.forget_old(self._connection, self._jobs_ended)
+        self._jobs_ended = {}
 
     def _save_bag(self, bag: BagRecord) -> None:
         self._execute(
@@ -306,6 +310,3 @@ class Changes:
         self._execute(_SAVE_PILOT, {**to_builtins(pilot), "tags": rows.json_text(pilot.tags)})
         if pilot.recorded > 0:
             self._ends.synced(pilot.id, pilot.recorded)
-
-    def _save_job(self, job: JobRecord) -> None:
-        self._execute(_SAVE_JOB, to_builtins(job))

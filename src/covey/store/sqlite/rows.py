@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from covey.core.record.histories import History, SiteHistory
 from covey.core.record.input_files import InputVersionView, version_of
 from covey.core.record.model import (
     AttemptId,
@@ -17,7 +18,6 @@ from covey.core.record.model import (
     BagStatus,
     ChunkRecord,
     FileRecord,
-    History,
     InputChanges,
     InputVersion,
     JobRecord,
@@ -116,6 +116,7 @@ spec_from = msgspec.json.Decoder(BagSpec).decode
 segment_from = msgspec.json.Decoder(Segment).decode
 policy_from = msgspec.json.Decoder(PolicySpec).decode
 history_from = msgspec.json.Decoder(History).decode
+site_history_from = msgspec.json.Decoder(SiteHistory).decode
 site_from = msgspec.json.Decoder(SiteRecord).decode
 
 

@@ -212,8 +212,29 @@ _SEVENTH: Migration = (
         PRIMARY KEY (bag, number)) WITHOUT ROWID""",
 )
 
+# What became of site jobs, and what is remembered of sites.
+_EIGHTH: Migration = (
+    *(
+        f"ALTER TABLE jobs ADD COLUMN {column} NOT NULL DEFAULT {default}"
+        for column, default in (
+            ("requeued REAL", "0"),
+            ("requeues INTEGER", "0"),
+            ("cancelled REAL", "0"),
+            ("started REAL", "0"),
+            ("enrolled REAL", "0"),
+            ("goodbye REAL", "0"),
+            ("pilot INTEGER", "0"),
+            ("outcome TEXT", "''"),
+        )
+    ),
+    "CREATE INDEX jobs_ended ON jobs (site, row) WHERE status = 'ended'",
+    """CREATE TABLE site_histories (
+        name TEXT PRIMARY KEY,
+        history TEXT NOT NULL) WITHOUT ROWID""",
+)
+
 OLDEST = 6
-MIGRATIONS: tuple[Migration, ...] = (_TABLES, _SEVENTH)
+MIGRATIONS: tuple[Migration, ...] = (_TABLES, _SEVENTH, _EIGHTH)
 
 
 def newest(migrations: tuple[Migration, ...] = MIGRATIONS) -> int:

@@ -23,7 +23,7 @@ from covey.core.record.model import (
 )
 from covey.core.record.suspects import brief
 from covey.pilot.protocol.messages import MEMORY, OWN_FAILURES, TIMEOUT
-from covey.store.sqlite import rows
+from covey.store.sqlite import rows, site_jobs
 
 _IN_OPEN_CHUNKS = """
     FROM chunks AS c CROSS JOIN ends AS e INDEXED BY {index}
@@ -51,9 +51,7 @@ def whole(connection: sqlite3.Connection, epoch: int) -> Snapshot:
         f"SELECT {rows.PILOT_COLUMNS} FROM pilots WHERE status <> 'left' ORDER BY id"
     ).fetchall()
     sites = execute("SELECT record FROM sites ORDER BY name")
-    jobs = execute(
-        f"SELECT {rows.JOB_COLUMNS} FROM jobs WHERE status <> 'ended' ORDER BY row"
-    ).fetchall()
+    of_sites = execute("SELECT name, history FROM site_histories ORDER BY name")
     tokens = execute(
         f"SELECT {rows.TOKEN_COLUMNS} FROM tokens INDEXED BY tokens_not_revoked "
         "WHERE revoked = 0 ORDER BY id"
@@ -66,13 +64,15 @@ def whole(connection: sqlite3.Connection, epoch: int) -> Snapshot:
         epoch=epoch,
         bags=tuple(snapshot for snapshot in bags if snapshot is not None),
         pilots=tuple(map(rows.pilot_from, pilots)),
-        jobs=tuple(map(rows.job_from, jobs)),
+        jobs=site_jobs.alive(connection),
+        ended_jobs=site_jobs.ended(connection),
         sites=tuple(rows.site_from(text) for (text,) in sites),
         next_bag=max(_highest(connection, "bags"), _last_purged(connection)) + 1,
         next_pilot=_highest(connection, "pilots") + 1,
         keys={key: BagId(id_) for key, id_ in keys},
         hosts=dict(execute(machines).fetchall()),
         histories={name: rows.history_from(text) for name, text in execute(histories)},
+        site_histories={name: rows.site_history_from(text) for name, text in of_sites},
         tokens=tuple(map(rows.token_from, tokens)),
         next_token=_highest(connection, "tokens") + 1,
     )

@@ -17,9 +17,9 @@ from covey.core.errors import StoreFailed, StoreHeld
 from covey.core.record.actions import Change
 from covey.core.record.model import BagId, BagSnapshot, Snapshot
 from covey.store import filesystem
+from covey.store.own_files import OwnFiles
 from covey.store.sqlite import connections, schema, snapshots, upkeep
 from covey.store.sqlite.changes import Changes
-from covey.store.sqlite.own_files import OwnFiles
 from covey.store.sqlite.upkeep import Upkeep
 
 _LOOK_EVERY = 64  # commits between two checks of the write-ahead log's size

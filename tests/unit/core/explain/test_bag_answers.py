@@ -4,7 +4,8 @@ from covey.core.explain import bag_answers
 from covey.core.explain.answers import BagAnswer, TaskAnswer
 from covey.core.explain.steps import finish
 from covey.core.record.events import PauseRequested
-from covey.core.record.model import BagId, Ban, Need
+from covey.core.record.histories import Ban
+from covey.core.record.model import BagId, Need
 from tests.unit.core.match.test_blame import a_worker, spoil
 from tests.unit.core.match.test_policies import gets, policy
 from tests.unit.core.placing import Grounds, site

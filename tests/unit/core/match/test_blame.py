@@ -4,7 +4,8 @@ from msgspec.structs import replace
 
 from covey.core.match.blame import FIRST_REST, SUSPICIOUS
 from covey.core.record.actions import Action, SaveHistory, SaveHost, Write
-from covey.core.record.model import BagId, BagStatus, Ban, PolicySpec
+from covey.core.record.histories import Ban
+from covey.core.record.model import BagId, BagStatus, PolicySpec
 from covey.pilot.protocol.messages import Answer, End
 from tests.unit.core.table import EMPTY, Hand, Table, end, replies, spec, writes
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from covey.core.protocol import host_history
-from covey.core.record.model import History
+from covey.core.record.histories import History
 from covey.core.state import State
 from covey.pilot.protocol.messages import Answer, End
 from tests.unit.core.table import Hand, Table, end, replies, spec
