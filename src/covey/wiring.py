@@ -412,15 +412,15 @@ def _tls_kind(serve_: Serve, local: bool) -> str:
 
 
 def _tls(kind: str, serve_: Serve, directory: Path, names: Callable[[], list[str]]) -> "Tls | None":
-    from covey.server.web.tls import Given, Own, Tls
+    from covey.server.web.tls import GivenCertificate, OwnCertificate, Tls
 
     if kind == "off":
         return None
     if kind == "own":
-        return Tls(Own(directory / "tls", names))
+        return Tls(OwnCertificate(directory / "tls", names))
     certificate, key = (_expanded(path) for path in (serve_.certificate, serve_.key))
     try:
-        return Tls(Given(certificate, key))
+        return Tls(GivenCertificate(certificate, key))
     except OSError as error:
         raise BadConfig(f"{error.filename}: {error.strerror}") from error
 

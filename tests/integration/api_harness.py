@@ -48,7 +48,7 @@ from covey.server.limits.tails import Tails
 from covey.server.web.app import App
 from covey.server.web.auth import SEE
 from covey.server.web.gateway import Gateway
-from covey.server.web.requests import Asking
+from covey.server.web.requests import ServerAccess
 from covey.server.web.route import look
 from covey.wire import (
     BagView,
@@ -316,18 +316,18 @@ class Place:
             settings=Settings(poll_seconds=0.2, sites=self.sites),
         )
         self.decider = Decider(self.engine, self.clock.now)
-        self.asking = Asking(gateway, self.decider, lambda: self.shelf, self.clock)
+        self.access = ServerAccess(gateway, self.decider, lambda: self.shelf, self.clock)
         self.tails = Tails(self.loop.time, first=1_000_000)
         self.trials = Trials()
         self.api = Api(
-            asking=self.asking,
+            access=self.access,
             admission=Admission(self.held, self.held),
             tails=self.tails,
             files=Mounted() if self.holdings is None else FileRoutes(self.holdings),
             token=TOKEN,
             more=[
-                Invitations(self.asking, SECRET, lambda: HERE, Path("no pilot file")),
-                SiteCalls(self.asking, check_driver, self.trials, lambda: HERE.address),
+                Invitations(self.access, SECRET, lambda: HERE, Path("no pilot file")),
+                SiteCalls(self.access, check_driver, self.trials, lambda: HERE.address),
             ],
             store="a shelf",
             stop=lambda drain: 7 if drain else 3,
@@ -356,7 +356,7 @@ class Place:
         self.trials.heard(event, self.decider, self.clock.now())
         self.engine.handle(event)
         if isinstance(event, Committed):
-            self.asking.note_change()
+            self.access.note_change()
 
     def start(self) -> None:
         self._thread.start()

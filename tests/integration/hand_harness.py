@@ -32,8 +32,8 @@ class Inviting:
         self.caller = Caller(Role.ADMIN, "", "the server's own", trusted=True)
         self.needs: list[Needs | None] = []
         self.at = time.time()
-        asking: Any = SimpleNamespace(clock=SimpleNamespace(now=lambda: self.at))
-        self.invitations = Invitations(asking, "master", lambda: told, pilot_file)
+        access: Any = SimpleNamespace(clock=SimpleNamespace(now=lambda: self.at))
+        self.invitations = Invitations(access, "master", lambda: told, pilot_file)
         self.ca = ""
         options: dict[str, Any] = {}
         if secure:

@@ -228,10 +228,10 @@ def test_certificates_that_do_not_fit_change_nothing(world: World, tmp_path: Pat
     assert record_of(world).ca == (tmp_path / "institution" / "ca.pem").read_text()
     before = shown_certificate(world).serial_number
     (tmp_path / "given.pem").write_text("rubbish")
-    wait_until(lambda: b"no new certificate" in world.log_file.read_bytes(), 20)
+    wait_until(lambda: b"the certificate cannot be renewed" in world.log_file.read_bytes(), 20)
     time.sleep(1)
     assert shown_certificate(world).serial_number == before
-    assert world.log_file.read_bytes().count(b"no new certificate") == 1, "said once"
+    assert world.log_file.read_bytes().count(b"the certificate cannot be renewed") == 1, "said once"
 
 
 @pytest.mark.parametrize("missing", ["certificate", "key"])

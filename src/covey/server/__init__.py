@@ -1,1 +1,1 @@
-"""HTTP around the engine. `app.py` is the way in; only this package knows status codes."""
+"""HTTP around the engine. Requests arrive in `web/app.py`; only this package knows status codes."""

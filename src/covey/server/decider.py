@@ -1,12 +1,12 @@
-"""The decider, as the HTTP side sees it: questions go in, answers come out. Nobody else in the
-server reads core's state; whoever wants to change it sends an event through the gateway.
+"""The decider, as the HTTP side sees it: questions go in, answers come out. Only this module of
+the server reads core's state; changes are events, sent through the gateway.
 
 A long question is answered in slices of a few milliseconds. Between two slices the event loop
-handles everything else that is ready, and only one question has its slice at a time: however many
-people ask, a pilot's sync waits for one slice. Core bounds its steps by counts; the clock is looked
-at here.
+handles everything else that is ready. One question at a time has a slice: however many are asked,
+a pilot's sync waits for one slice at most. Core bounds each step by counts; this module reads the
+clock.
 
-One thing is not a question: which enrolment a pilot has, which every sync asks (`enrolment`).
+One lookup is not a question, because every sync needs it: a pilot's `enrolment`.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class Decider:
 
     @property
     def trouble(self) -> str:
-        """Why nobody decides now; empty if somebody does."""
+        """Why the server cannot decide now; empty if it can."""
         return self._engine.trouble
 
     @property
@@ -39,19 +39,20 @@ class Decider:
         return self._engine.scheduler is not None
 
     def ask(self, question: Question[A]) -> A:
-        """Raises HttpProblem (503) if nobody decides now."""
+        """Raises HttpProblem (503) if the server cannot decide now."""
         scheduler = self._engine.scheduler
         if scheduler is None:
             raise self._away()
         return question.answer(scheduler.state, self._now())
 
     def ask_if_ready(self, question: Question[A]) -> A | None:
-        """None also if nobody decides now."""
+        """None also if the server cannot decide now."""
         scheduler = self._engine.scheduler
         return question.answer(scheduler.state, self._now()) if scheduler is not None else None
 
     async def ask_long(self, question: LongQuestion[A]) -> A:
-        """Raises HttpProblem (503) if nobody decides, or another scheduler takes over meanwhile."""
+        """Raises HttpProblem (503) if the server cannot decide, or the scheduler is replaced before
+        the answer is complete."""
         scheduler, clock = self._engine.scheduler, asyncio.get_running_loop().time
         if scheduler is None:
             raise self._away()
@@ -66,16 +67,17 @@ class Decider:
                     while clock() < until:
                         next(steps)
                 except StopIteration as end:
-                    found: A = end.value
-                    return found
+                    answer: A = end.value
+                    return answer
                 await asyncio.sleep(0)
 
     def enrolment(self, pilot: PilotId) -> PilotRecord | None:
-        """The record of a pilot that core knows. It is never changed, only replaced: as long as it
-        is the same object, it is the same enrolment."""
+        """The record of a pilot; None: core does not know it. A record is replaced, never changed:
+        the same object means the same enrolment."""
         scheduler = self._engine.scheduler
-        found = scheduler.state.pilots.get(pilot) if scheduler is not None else None
-        return found.record if found is not None else None
+        state = scheduler.state.pilots.get(pilot) if scheduler is not None else None
+        return state.record if state is not None else None
 
     def _away(self) -> HttpProblem:
-        return HttpProblem(503, "unavailable", self.trouble or "the server has just restarted", 1)
+        words = self.trouble or "the server has just restarted; try again"
+        return HttpProblem(503, "unavailable", words, 1)

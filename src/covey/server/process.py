@@ -1,7 +1,7 @@
-"""One server process: everything started in order, everything ended in reverse.
+"""One server process: starts its parts in order, and ends them in reverse order.
 
-The engine runs in the event loop's thread and nowhere else. The store's thread and the sites'
-threads hand their answers over with `call_soon_threadsafe`.
+The engine runs only in the event loop's thread. The threads of the store and of the sites pass
+their answers to it with `call_soon_threadsafe`.
 """
 
 import asyncio
@@ -50,25 +50,25 @@ from covey.server.web.gateway import Gateway
 from covey.server.web.logs import JsonHandler, JsonLog
 from covey.server.web.quick_syncs import protocol_for
 from covey.server.web.refusals import Refusals
-from covey.server.web.requests import Asking
+from covey.server.web.requests import ServerAccess
 from covey.server.web.slow_requests import LOOK_SECONDS, end_slow
 from covey.server.web.tls import CHECK_SECONDS, Tls
 
 TICK_SECONDS = 0.5
 OWN_FILES_SECONDS = 1.0
 DATE_SECONDS = 1.0
-SWITCH_SECONDS = 0.0005  # the store gives up the interpreter at every step; it must get it back
+SWITCH_SECONDS = 0.0005  # short, since the store's thread gives up the interpreter at every step
 ANNOUNCE_SECONDS = 1.0  # between tries, on a full disk
-GARBAGE_THRESHOLD = 50_000  # our records have no cycles: looking for them is mostly in vain
-MOST_ERRORS = 10  # of core in a minute, before the server gives up
+GARBAGE_THRESHOLD = 50_000  # high, since our records have no cycles
+MOST_ERRORS = 10  # errors of core in a minute; with more, the server ends
 HANDSHAKE_SECONDS = 20.0
-FAREWELL_TLS_SECONDS = 5.0  # for the other side's goodbye on a closed connection
-FAREWELL_SECONDS = 8.0  # for pilots to end, before the server does
-NUMBERS_PER_SECOND = 1_000_000  # more than there will be pieces of live output
+TLS_SHUTDOWN_SECONDS = 5.0  # how long a closed connection waits for the peer's TLS close message
+PILOT_END_SECONDS = 8.0  # how long the server waits for local pilots to end
+NUMBERS_PER_SECOND = 1_000_000  # more than the pieces of live output in a second
 
 
 class ClosableSites(Sites, Protocol):
-    """`terminate` and `alive` are about the pilots of this machine."""
+    """`terminate` ends the pilots on this machine; `alive` counts them."""
 
     def terminate(self) -> int: ...
 
@@ -86,7 +86,7 @@ class ClosableStore(Store, Protocol):
 
 
 class SteadyClock:
-    """Wall time when the process began, plus what has passed since by the monotonic clock."""
+    """The wall time at the start of the process, plus the monotonic time since then."""
 
     def __init__(self) -> None:
         self._offset = time.time() - time.monotonic()
@@ -112,7 +112,7 @@ class ServerParts(Protocol):
     keep_logs_days: float  # 0: for ever
     keep_files_days: float
     pilot_file: Path  # what hosts run
-    public: str  # where others find us
+    public: str  # the address for other machines
 
     @property
     def ca(self) -> str: ...
@@ -130,7 +130,7 @@ class ServerParts(Protocol):
     def sites(self, post: Post, note: Callable[[Note], None]) -> ClosableSites: ...
 
     def check_site(self, spec: SiteSpec) -> SiteSpec:
-        """The site with what its driver knows of it. Raises BadConfig."""
+        """The site, completed by its driver. Raises BadConfig."""
         ...
 
     def check_files(self) -> None:
@@ -142,16 +142,16 @@ class ServerParts(Protocol):
     def close_readers(self) -> None: ...
 
     def announce(self) -> None:
-        """Let clients and pilots know where the server is. Raises OSError (a full disk)."""
+        """Write down the server's address for clients and pilots. Raises OSError (a full disk)."""
         ...
 
     def withdraw(self) -> None:
-        """Let them know that it has ended on purpose."""
+        """Tell clients and pilots that the server has ended on purpose."""
         ...
 
 
 class _Http(uvicorn.Server):
-    """uvicorn, except that signals are ours, and doors with and without TLS."""
+    """uvicorn, but ServerProcess handles signals, and some doors have TLS and others do not."""
 
     def __init__(
         self,
@@ -171,8 +171,8 @@ class _Http(uvicorn.Server):
         self._asked.set()
 
     async def main_loop(self) -> None:
-        """As often as the date in its answers changes; uvicorn looks ten times as often whether
-        it should end, which costs a server at rest more than everything else."""
+        """Runs once a second, when the date in answers changes. uvicorn's own loop runs ten times
+        a second, which would be most of the work of an idle server."""
         while not await self.on_tick(0):
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._asked.wait(), DATE_SECONDS)
@@ -189,13 +189,13 @@ class _Http(uvicorn.Server):
             secure = {
                 "ssl": self._tls.context,
                 "ssl_handshake_timeout": HANDSHAKE_SECONDS,
-                "ssl_shutdown_timeout": FAREWELL_TLS_SECONDS,
+                "ssl_shutdown_timeout": TLS_SHUTDOWN_SECONDS,
             }
 
         async def begin(sock: socket.socket, link: Link) -> bool:
             protocol = self._protocol(link)
             await loop.connect_accepted_socket(lambda: protocol, sock, **secure)
-            return protocol.transport is not None  # else it was lost within the handshake
+            return protocol.transport is not None  # None: lost during the handshake
 
         return Acceptor(door.socket, self._connections, begin)
 
@@ -232,12 +232,12 @@ class ServerProcess:
         self._parts = parts
         self._loop = asyncio.get_running_loop()
         self._ending = asyncio.Event()
-        self._tried = asyncio.Event()  # the store has been opened, or could not be
+        self._tried = asyncio.Event()  # opening the store has succeeded or failed
         self._drain = False
         self._failed: Exception | None = None
         self._log = JsonLog()
         logging.basicConfig(handlers=[JsonHandler(self._log)], level=logging.WARNING)
-        # It warns of every malformed request: whoever reaches the port could fill the disk.
+        # uvicorn warns of every malformed request: anybody on the network could fill the disk.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         self._clock = clock = SteadyClock()
         self._trials = Trials()
@@ -256,10 +256,10 @@ class ServerProcess:
             most_errors=MOST_ERRORS,
         )
         self._decider = Decider(self._engine, clock.now)
-        self._asking = Asking(self._gateway, self._decider, parts.reader, clock)
+        self._access = ServerAccess(self._gateway, self._decider, parts.reader, clock)
         self._tails = Tails(self._loop.time, first=int(clock.now() * NUMBERS_PER_SECOND))
         self._retention = Retention(
-            self._asking,
+            self._access,
             parts.holdings,
             keep_logs_days=parts.keep_logs_days,
             keep_files_days=parts.keep_files_days,
@@ -273,7 +273,7 @@ class ServerProcess:
     def _make_api(self) -> Api:
         parts = self._parts
         return Api(
-            asking=self._asking,
+            access=self._access,
             admission=Admission(parts.holdings, parts.tables),
             tails=self._tails,
             files=FileRoutes(parts.holdings, self._uploads),
@@ -281,8 +281,8 @@ class ServerProcess:
             store=parts.store_name,
             stop=self.stop,
             more=[
-                Invitations(self._asking, parts.secret, self._whereabouts, parts.pilot_file),
-                SiteCalls(self._asking, parts.check_site, self._trials, lambda: parts.public),
+                Invitations(self._access, parts.secret, self._whereabouts, parts.pilot_file),
+                SiteCalls(self._access, parts.check_site, self._trials, lambda: parts.public),
             ],
             refusals=self._refusals,
             removing=self._store.removing,
@@ -351,11 +351,11 @@ class ServerProcess:
             task.cancel()
         if isinstance(self._failed, StoreGone):
             self._gateway.unavailable(None, str(self._failed))
-            self._sites.terminate()  # whatever they bring, it cannot be recorded
+            self._sites.terminate()  # the results of these pilots could not be recorded
         elif self._failed is None:
-            await self._send_pilots_home()
+            await self._end_pilots()
         ticks.cancel()
-        self._asking.end()
+        self._access.end()
         self._http.end()
         with contextlib.suppress(Exception):
             await asyncio.wait_for(http, 5)
@@ -369,15 +369,15 @@ class ServerProcess:
         return 1 if self._failed is not None else 0
 
     def stop(self, drain: bool) -> int:
-        """End soon; with `drain`, when the running tasks have ended. Asked twice, soon."""
+        """End now; with `drain`, when the running tasks have ended. A second call ends it now."""
         self._drain = drain and not self._ending.is_set()
         self._ending.set()
-        self._log.line("asked to shut down", detail="drain" if self._drain else "now")
+        self._log.line("shutting down", detail="drain" if self._drain else "now")
         return self._sites.alive()
 
     async def _announce(self) -> None:
-        """Once requests are taken and the store has been tried; on a full disk, when it is not
-        full any more."""
+        """Announce the server when it takes requests and has tried to open the store. On a full
+        disk, try again until it works."""
         await self._tried.wait()
         while not self._http.started:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
@@ -399,10 +399,10 @@ class ServerProcess:
             await asyncio.sleep(LOOK_SECONDS)
             ended = end_slow(self._http.server_state.connections, self._loop.time())
             if ended:
-                self._log.line("requests that did not arrive", detail=f"{ended} ended")
+                self._log.line("connections closed: too slow", detail=f"{ended} closed")
 
     async def _watch_files(self) -> None:
-        """Commits look, too; this is for a server that has nothing to write."""
+        """Check the record's files when there is nothing to write; each commit checks them too."""
         await self._tried.wait()
         try:
             while True:
@@ -412,8 +412,8 @@ class ServerProcess:
             self._crashed(error)
 
     async def _renew_certificates(self) -> None:
-        """While connections stay as they are. The same trouble is told once."""
-        tls, told = self._parts.tls, ""
+        """Use new certificates for new connections. The same error is logged once."""
+        tls, logged = self._parts.tls, ""
         while tls is not None:
             await asyncio.sleep(CHECK_SECONDS)
             try:
@@ -421,24 +421,24 @@ class ServerProcess:
                 pair = await self._loop.run_in_executor(None, tls.look)
                 if pair is not None:
                     tls.use(pair)
-                    self._log.line("new certificate", detail=pair.told)
+                    self._log.line("new certificate", detail=pair.origin)
                 if tls.ca != before:
                     self._parts.announce()
-                told = ""
+                logged = ""
             except (OSError, CoveyError) as error:
-                if str(error) != told:
-                    told = str(error)
-                    self._log.line("no new certificate", detail=told)
+                if str(error) != logged:
+                    logged = str(error)
+                    self._log.line("the certificate cannot be renewed", detail=logged)
 
-    async def _send_pilots_home(self) -> None:
+    async def _end_pilots(self) -> None:
         self._handle(DrainRequested())
-        deadline = None if self._drain else self._loop.time() + FAREWELL_SECONDS
+        deadline = None if self._drain else self._loop.time() + PILOT_END_SECONDS
         if not self._drain:
             self._sites.terminate()
         while self._sites.alive():
-            if deadline is None and not self._drain:  # asked again: no more patience
+            if deadline is None and not self._drain:  # a second `stop` asked to end now
                 self._sites.terminate()
-                deadline = self._loop.time() + FAREWELL_SECONDS
+                deadline = self._loop.time() + PILOT_END_SECONDS
             if deadline is not None and self._loop.time() > deadline:
                 break
             await asyncio.sleep(0.02)
@@ -452,15 +452,15 @@ class ServerProcess:
                 self.stop(False)
 
     async def _go_on(self) -> None:
-        """What core could not look at in one go, a piece at a time, between requests."""
-        looks = 0
-        while self._decider.ask_if_ready(MoreToDo(looks)):
-            looks += 1
+        """Let core finish long work in steps, and answer requests between two steps."""
+        steps = 0
+        while self._decider.ask_if_ready(MoreToDo(steps)):
+            steps += 1
             await asyncio.sleep(0)
             self._handle(DrawContinued())
 
     def _idle(self) -> float:
-        """Seconds since anybody needed this server."""
+        """Seconds since the server last had work, a request, or a client that follows output."""
         busy = self._decider.ask_if_ready(AnyWork()) is not False
         if busy or self._api.open_requests or self._tails.followed():
             self._api.last_request = self._loop.time()
@@ -478,17 +478,17 @@ class ServerProcess:
             self._crashed(error)
             raise
         if isinstance(event, Committed):
-            self._asking.note_change()
+            self._access.note_change()
         elif isinstance(event, StoreOpened | OpenFailed):
             self._tried.set()
 
     def _crashed(self, error: Exception) -> None:
-        """The store is beyond use, or an invariant is broken: our bug. Stop loudly. The record
-        is sound; a restart goes on from there, whereas going on here might spoil it."""
+        """The store cannot be used, or an invariant is broken (our bug). End the server: the record
+        is sound and a restart continues from it, but going on here might damage it."""
         self._failed = error
         what = "cannot go on" if isinstance(error, CoveyError) else "internal error"
-        told = str(error) if isinstance(error, CoveyError) else trace(error)
-        self._log.line(what, detail=f"{type(error).__name__}: {told}")
+        words = str(error) if isinstance(error, CoveyError) else trace(error)
+        self._log.line(what, detail=f"{type(error).__name__}: {words}")
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._ending.set)
 

@@ -32,7 +32,7 @@ from covey.server.web import auth, connections
 from covey.server.web.auth import Needs
 from covey.server.web.problems import HttpProblem
 from covey.server.web.refusals import Refusals
-from covey.server.web.requests import Asking, caller_of
+from covey.server.web.requests import ServerAccess, caller_of
 from covey.server.web.route import Endpoint, Handler, RouteDescription, routes_of
 
 MOST_AT_ONCE = 1000  # rows that are encoded before others are served
@@ -42,7 +42,7 @@ class Api:
     def __init__(
         self,
         *,
-        asking: Asking,
+        access: ServerAccess,
         admission: Admission,
         tails: Tails,
         files: object,
@@ -57,10 +57,10 @@ class Api:
         """`token` is the server's own; `removing` is told by the store. `files` and `more` have
         handlers with declared routes."""
         self._requests = Shares(REQUESTS)
-        self._asking = asking
-        self._guard = auth.Guard(token, asking.decider)
+        self._access = access
+        self._guard = auth.Guard(token, access.decider)
         server = ServerCalls(
-            asking,
+            access,
             store=store,
             stop=stop,
             description=openapi.text,
@@ -69,11 +69,11 @@ class Api:
         )
         self._handlers: list[object] = [
             server,
-            HostCalls(asking),
-            TokenCalls(asking),
-            BagCalls(asking, admission, removing),
-            PolicyCalls(asking),
-            ResultCalls(asking, tails),
+            HostCalls(access),
+            TokenCalls(access),
+            BagCalls(access, admission, removing),
+            PolicyCalls(access),
+            ResultCalls(access, tails),
             files,
             *more,
         ]
@@ -119,10 +119,10 @@ class Api:
 
     async def _find_bag(self, request: Request, needs: Needs) -> None:
         """Which one it is, and whose."""
-        bag = request.state.bag = await self._asking.named_bag(request)
+        bag = request.state.bag = await self._access.named_bag(request)
         caller = caller_of(request)
         if needs.own and not caller.may(Role.ADMIN):
-            auth.admit_to(caller, await self._asking.owner(bag), f"bag {bag}")
+            auth.admit_to(caller, await self._access.owner(bag), f"bag {bag}")
 
     @contextmanager
     def _counted(self, who: Who) -> Iterator[None]:

@@ -33,7 +33,7 @@ from covey.questions.bag_questions import (
 from covey.server.limits.admission import Admission
 from covey.server.web.auth import ACT, SEE, SEE_OWN, Caller
 from covey.server.web.problems import HttpProblem
-from covey.server.web.requests import Asking, caller_of, choice, deadline, number, order
+from covey.server.web.requests import ServerAccess, caller_of, choice, deadline, number, order
 from covey.server.web.route import BAG, act, bag_order, look
 from covey.wire import BagView, InputsView, RunningRow
 
@@ -71,12 +71,12 @@ class Append(Struct, frozen=True, forbid_unknown_fields=True):
 class BagCalls:
     def __init__(
         self,
-        asking: Asking,
+        access: ServerAccess,
         admission: Admission,
         removing: Callable[[BagId], bool] = lambda bag: False,
     ) -> None:
         """`removing`: whether a bag was purged, and something of it is still in the record."""
-        self._asking = asking
+        self._access = access
         self._removing = removing
         self._admission = admission
         # When looked up; names of reported values; why some were ignored.
@@ -97,41 +97,41 @@ class BagCalls:
         caller = caller_of(request)
         asked = _owned(await order(request, BagSpec), caller)
         spec = await self._admission.bag(asked, caller)
-        return await self._asking.ask(lambda number: BagSubmitted(number, spec))
+        return await self._access.ask(lambda number: BagSubmitted(number, spec))
 
     @bag_order("append", "add tasks to an open bag", takes=Append)
     async def append(self, request: Request) -> ReplyMessage:
-        bag = self._asking.bag_id(request)
+        bag = self._access.bag_id(request)
         given = await order(request, Append)
-        spec = self._asking.decider.ask_if_ready(SpecOfBag(bag))
-        owner = await self._asking.owner(bag)
+        spec = self._access.decider.ask_if_ready(SpecOfBag(bag))
+        owner = await self._access.owner(bag)
         segment = await self._admission.segment(given.segment, owner, caller_of(request), spec)
-        return await self._asking.ask(
+        return await self._access.ask(
             lambda number: SegmentAppended(number, bag, segment, given.key)
         )
 
     @bag_order("close", "close an open bag: no more tasks will be added")
     async def close(self, request: Request) -> ReplyMessage:
-        bag = self._asking.bag_id(request)
-        return await self._asking.ask(lambda number: CloseRequested(number, bag))
+        bag = self._access.bag_id(request)
+        return await self._access.ask(lambda number: CloseRequested(number, bag))
 
     @bag_order("cancel", "cancel a bag, and keep the results that it has")
     async def cancel(self, request: Request) -> ReplyMessage:
-        bag = self._asking.bag_id(request)
-        return await self._asking.ask(lambda number: CancelRequested(number, bag))
+        bag = self._access.bag_id(request)
+        return await self._access.ask(lambda number: CancelRequested(number, bag))
 
     @bag_order(
         "pause", "pause a bag: start no more of its tasks", takes=Pause, takes_nothing_too=True
     )
     async def pause(self, request: Request) -> ReplyMessage:
-        bag = self._asking.bag_id(request)
+        bag = self._access.bag_id(request)
         given = await order(request, Pause, Pause())
-        return await self._asking.ask(lambda number: PauseRequested(number, bag, given.reason))
+        return await self._access.ask(lambda number: PauseRequested(number, bag, given.reason))
 
     @bag_order("resume", "resume a paused bag")
     async def resume(self, request: Request) -> ReplyMessage:
-        bag = self._asking.bag_id(request)
-        return await self._asking.ask(lambda number: ResumeRequested(number, bag))
+        bag = self._access.bag_id(request)
+        return await self._access.ask(lambda number: ResumeRequested(number, bag))
 
     @bag_order(
         "retry",
@@ -140,19 +140,19 @@ class BagCalls:
         takes_nothing_too=True,
     )
     async def retry(self, request: Request) -> ReplyMessage:
-        bag = self._asking.bag_id(request)
+        bag = self._access.bag_id(request)
         given = await order(request, Retry, Retry())
         tasks = given.tasks
         if given.causes and given.done:
             raise HttpProblem(400, "invalid", "only failed tasks have causes: leave out 'done'")
         if given.causes:
-            failed = await self._asking.read(lambda reader: reader.failed_tasks(bag, given.causes))
+            failed = await self._access.read(lambda reader: reader.failed_tasks(bag, given.causes))
             wanted = None if tasks is None else frozenset(tasks)
             tasks = tuple(task for task in failed if wanted is None or task in wanted)
         if given.changes is not None:
-            owner = await self._asking.owner(bag)
+            owner = await self._access.owner(bag)
             await self._admission.changes(given.changes, owner, caller_of(request))
-        return await self._asking.ask(
+        return await self._access.ask(
             lambda number: RetryRequested(
                 number,
                 bag,
@@ -168,13 +168,13 @@ class BagCalls:
 
     @bag_order("purge", "remove the logs or files of a bag, or all of it", query=("what",))
     async def purge(self, request: Request) -> ReplyMessage:
-        bag = self._asking.bag_id(request)
+        bag = self._access.bag_id(request)
         if "what" not in request.query_params:
             raise HttpProblem(
                 400, "invalid", "name what should be removed: ?what=logs, files or all"
             )
         what = choice(request, "what", "logs", "files", "all")
-        reply = await self._asking.ask(lambda number: PurgeRequested(number, bag, what))
+        reply = await self._access.ask(lambda number: PurgeRequested(number, bag, what))
         while self._removing(bag):  # noqa: ASYNC110 (a large bag goes in steps)
             await asyncio.sleep(REMOVED_SECONDS)
         return reply
@@ -186,11 +186,11 @@ class BagCalls:
         return [_seen_by(caller_of(request), view) for view in await self._all()]
 
     async def _all(self) -> list[BagView]:
-        found = await self._asking.read(lambda reader: reader.bags())
-        if not self._asking.decider.ready:
+        found = await self._access.read(lambda reader: reader.bags())
+        if not self._access.decider.ready:
             return found
         ids = tuple(BagId(view.id) for view in found)
-        live = await self._asking.decider.ask_long(ViewsOfBags(ids))
+        live = await self._access.decider.ask_long(ViewsOfBags(ids))
         self._names = {bag: kept for bag, kept in self._names.items() if bag in live}
         return [
             _completed(live[BagId(view.id)], view.result_names, view.ignored_results)
@@ -201,23 +201,23 @@ class BagCalls:
 
     @look(BAG, "a bag", SEE, "seen", "wait")
     async def one(self, request: Request) -> BagView:
-        bag = self._asking.bag_id(request)
+        bag = self._access.bag_id(request)
         seen, until = number(request, "seen", -1), deadline(request)
         while True:
-            changed = self._asking.changed
-            live = self._asking.decider.ask_if_ready(ProgressOfBag(bag))
-            if live is None and self._asking.decider.ready:
+            changed = self._access.changed
+            live = self._access.decider.ask_if_ready(ProgressOfBag(bag))
+            if live is None and self._access.decider.ready:
                 break
             if live is not None and live.done + live.failed != seen:
                 break
-            if not await self._asking.news(until, changed):
+            if not await self._access.news(until, changed):
                 break
         return _seen_by(caller_of(request), await self._view(bag))
 
     @look(f"{BAG}/inputs", "the input files of a bag, and where they came from", SEE_OWN)
     async def inputs(self, request: Request) -> InputsView:
-        bag = self._asking.bag_id(request)
-        found = await self._asking.read(lambda reader: reader.inputs(bag))
+        bag = self._access.bag_id(request)
+        found = await self._access.read(lambda reader: reader.inputs(bag))
         if found is None:
             raise HttpProblem(404, "not-found", f"there is no bag {bag}")
         return found
@@ -225,19 +225,19 @@ class BagCalls:
     @look(f"{BAG}/running", "tasks that are running or were sent ahead", SEE_OWN, "limit")
     async def running(self, request: Request) -> list[RunningRow]:
         limit = min(number(request, "limit", 1000), MOST_ROWS)
-        bag = self._asking.bag_id(request)
-        if not self._asking.decider.ready:
+        bag = self._access.bag_id(request)
+        if not self._access.decider.ready:
             return []
-        return await self._asking.decider.ask_long(RunningTasks(bag, limit))
+        return await self._access.decider.ask_long(RunningTasks(bag, limit))
 
     async def _view(self, bag: BagId) -> BagView:
-        live = self._asking.decider.ask_if_ready(ProgressOfBag(bag))
+        live = self._access.decider.ask_if_ready(ProgressOfBag(bag))
         if live is not None:
             names, ignored = await self._from_results(bag, live.done > 0)
-            view = self._asking.decider.ask_if_ready(ViewOfBag(bag))
+            view = self._access.decider.ask_if_ready(ViewOfBag(bag))
             if view is not None:  # else it has ended meanwhile
                 return _completed(view, names, ignored)
-        found = await self._asking.read(lambda reader: reader.bag(bag))
+        found = await self._access.read(lambda reader: reader.bag(bag))
         if found is None:
             raise HttpProblem(404, "not-found", f"there is no bag {bag}")
         return found
@@ -245,11 +245,11 @@ class BagCalls:
     async def _from_results(self, bag: BagId, some_done: bool) -> tuple[list[str], list[str]]:
         """The names of reported values, and why some were ignored. Core does not look into results;
         the record has both."""
-        now = self._asking.clock.now()
+        now = self._access.clock.now()
         looked, names, ignored = self._names.get(bag, (0.0, [], []))
         if now - looked >= NAMES_SECONDS and some_done:
             self._names[bag] = (now, names, ignored)  # whoever asks meanwhile takes the old ones
-            found = await self._asking.read(lambda reader: reader.bag(bag))
+            found = await self._access.read(lambda reader: reader.bag(bag))
             if found is not None:
                 names, ignored = found.result_names, found.ignored_results
             self._names[bag] = (now, names, ignored)

@@ -12,22 +12,22 @@ from covey.questions.pilot_questions import HostNow, HostsNow, OwnerOfPilot, Vie
 from covey.questions.site_questions import HiddenSites
 from covey.server.web import auth
 from covey.server.web.auth import ACT, SEE
-from covey.server.web.requests import Asking, caller_of, number
+from covey.server.web.requests import ServerAccess, caller_of, number
 from covey.server.web.route import act, look
 from covey.wire import HostView, PilotView
 
 
 class HostCalls:
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
+    def __init__(self, access: ServerAccess) -> None:
+        self._access = access
 
     @look("/pilots", "all pilots", SEE)
     async def pilots(self, request: Request) -> list[PilotView]:
         """Those that are here, or might be; with `all=1` also the last that were."""
-        decider, viewer = self._asking.decider, _viewer(request)
+        decider, viewer = self._access.decider, _viewer(request)
         recorded: list[PilotView] = []
         if request.query_params.get("all", "0") == "1" or not decider.ready:
-            recorded = await self._asking.read(lambda reader: reader.pilots())
+            recorded = await self._access.read(lambda reader: reader.pilots())
         if viewer is not None:
             hidden = self._hidden(viewer)
             recorded = [
@@ -45,15 +45,15 @@ class HostCalls:
     @act("/pilots/{pilot}/dismiss", "shut a pilot down", ACT, refuses=(404,))
     async def dismiss(self, request: Request) -> ReplyMessage:
         id_ = PilotId(number(request, "pilot", 0))
-        owner = self._asking.decider.ask_if_ready(OwnerOfPilot(id_))
+        owner = self._access.decider.ask_if_ready(OwnerOfPilot(id_))
         if owner is not None:
             auth.admit_to(caller_of(request), owner, f"pilot {id_}")
-        return await self._asking.ask(lambda request: PilotDismissed(request, id_))
+        return await self._access.ask(lambda request: PilotDismissed(request, id_))
 
     @look("/hosts", "the hosts that pilots ran on", SEE)
     async def hosts(self, request: Request) -> list[HostView]:
-        decider, viewer = self._asking.decider, _viewer(request)
-        found, owners = await self._asking.read(
+        decider, viewer = self._access.decider, _viewer(request)
+        found, owners = await self._access.read(
             lambda reader: (reader.hosts(), reader.host_owners())
         )
         if decider.ready:
@@ -66,7 +66,7 @@ class HostCalls:
         return [_seen_by(viewer, host, whose) for host, whose in there if whose & {"", viewer}]
 
     def _hidden(self, viewer: str) -> frozenset[str]:
-        return self._asking.decider.ask_if_ready(HiddenSites(viewer)) or frozenset()
+        return self._access.decider.ask_if_ready(HiddenSites(viewer)) or frozenset()
 
 
 def _viewer(request: Request) -> str | None:

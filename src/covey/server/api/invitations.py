@@ -25,7 +25,7 @@ from covey.server.limits.shares import INVITATIONS, Shares, Who, asks_now
 from covey.server.web import auth
 from covey.server.web.auth import ACT
 from covey.server.web.problems import HttpProblem
-from covey.server.web.requests import Asking, caller_of, order
+from covey.server.web.requests import ServerAccess, caller_of, order
 from covey.server.web.route import Media, act, route
 from covey.wire import Invitation
 
@@ -79,12 +79,12 @@ class Invitations:
 
     def __init__(
         self,
-        asking: Asking,
+        access: ServerAccess,
         master: str,
         whereabouts: Callable[[], Whereabouts],
         pilot_file: Path,
     ) -> None:
-        self._asking = asking
+        self._access = access
         self._master = master
         self._whereabouts = whereabouts
         self._pilot_file = pilot_file
@@ -110,7 +110,7 @@ class Invitations:
         auth.admit_to(caller, owner, f"a pilot for {owner}")
         if not owner.isprintable():
             raise HttpProblem(400, "invalid", "the name of an owner must be printable")
-        now = self._asking.clock.now()
+        now = self._access.clock.now()
         who, units = asks_now.get(), 1 + (len(asked.setup) + len(asked.check)) // UNIT_BYTES
         if not self._shares.take(who, units):
             self._forget_old(now)
@@ -149,7 +149,7 @@ class Invitations:
             raise HttpProblem(405, "invalid", f"{request.method} is not allowed here; use GET")
         digest = tokens.digest(request.path_params["invitation"])
         kept = self._kept.get(digest)
-        if kept is None or kept.until < self._asking.clock.now():
+        if kept is None or kept.until < self._access.clock.now():
             words = (
                 "covey: this invitation is not valid: each works once, and for a limited time. "
                 "Make another with 'covey pilot-command'."

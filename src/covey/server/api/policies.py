@@ -19,7 +19,7 @@ from covey.questions.policy_questions import AttributesNow, CheckPolicy, WhyBag
 from covey.server.api import explanations
 from covey.server.web.auth import ACT, ACT_ON_OWN, SEE, SEE_OWN
 from covey.server.web.problems import HttpProblem
-from covey.server.web.requests import Asking, caller_of, number, order
+from covey.server.web.requests import ServerAccess, caller_of, number, order
 from covey.server.web.route import API, BAG, act, look, route
 from covey.whoami import user
 from covey.wire import Explanation
@@ -28,15 +28,15 @@ POLICY = f"{BAG}/policy"
 
 
 class PolicyCalls:
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
+    def __init__(self, access: ServerAccess) -> None:
+        self._access = access
 
     @look("/policy/attributes", "what policies can look at", SEE)
     async def attributes(self, request: Request) -> list[Listed]:
         """Examples are of what the caller may see: hosts, and their own bags."""
         caller = caller_of(request)
         owner = None if caller.trusted else caller.owner
-        found = self._asking.decider.ask_if_ready(AttributesNow(owner))
+        found = self._access.decider.ask_if_ready(AttributesNow(owner))
         return catalogue.attributes_of(None, 0.0, owner) if found is None else found
 
     @look("/policy/presets", "the presets: policies that have a name", SEE)
@@ -59,19 +59,19 @@ class PolicyCalls:
     async def check_of(self, request: Request) -> PolicyReport:
         """Without a body: of the policy that the bag has."""
         policy = await order(request, PolicySpec, await self._policy(request))
-        bag = self._asking.bag_id(request)
-        return await self._check(policy, await self._asking.owner(bag), bag)
+        bag = self._access.bag_id(request)
+        return await self._check(policy, await self._access.owner(bag), bag)
 
     async def _check(
         self, policy: PolicySpec, owner: str, bag: BagId | None = None
     ) -> PolicyReport:
-        if not self._asking.decider.ready:  # then its words alone
+        if not self._access.decider.ready:  # then its words alone
             return finish(policy_check.examine(None, 0.0, policy, owner=owner))
-        return await self._asking.decider.ask_long(CheckPolicy(policy, owner, bag))
+        return await self._access.decider.ask_long(CheckPolicy(policy, owner, bag))
 
     @look(POLICY, "the policy of a bag", SEE_OWN)
     async def one(self, request: Request) -> ShownPolicy:
-        return catalogue.view(await self._policy(request), self._asking.bag_id(request))
+        return catalogue.view(await self._policy(request), self._access.bag_id(request))
 
     @route(
         "PUT",
@@ -82,18 +82,18 @@ class PolicyCalls:
         refuses=(404, 409, 413),
     )
     async def change(self, request: Request) -> ReplyMessage:
-        policy, bag = await order(request, PolicySpec), self._asking.bag_id(request)
-        return await self._asking.ask(lambda number: PolicyRequested(number, bag, policy))
+        policy, bag = await order(request, PolicySpec), self._access.bag_id(request)
+        return await self._access.ask(lambda number: PolicyRequested(number, bag, policy))
 
     @look(f"{BAG}/explain", "why a bag, or one of its tasks, is not running", SEE_OWN, "of")
     async def explain(self, request: Request) -> Explanation:
-        bag, task = self._asking.bag_id(request), number(request, "task", -1)
-        ended = await self._asking.read(lambda reader: explanations.ended(reader, bag, task))
-        decider, live = self._asking.decider, None
+        bag, task = self._access.bag_id(request), number(request, "task", -1)
+        ended = await self._access.read(lambda reader: explanations.ended(reader, bag, task))
+        decider, live = self._access.decider, None
         if decider.ready:
             live = await decider.ask_long(WhyBag(bag, task))
         if live is None:
-            found = await self._asking.read(lambda reader: explanations.recount(reader, bag, task))
+            found = await self._access.read(lambda reader: explanations.recount(reader, bag, task))
             if found is None:
                 raise HttpProblem(404, "not-found", f"there is no bag {bag}")
             return found
@@ -102,10 +102,10 @@ class PolicyCalls:
         return explanations.explained(bag, live, ended)
 
     async def _policy(self, request: Request) -> PolicySpec:
-        bag: BagId = self._asking.bag_id(request)
-        found = self._asking.decider.ask_if_ready(PolicyOfBag(bag))
+        bag: BagId = self._access.bag_id(request)
+        found = self._access.decider.ask_if_ready(PolicyOfBag(bag))
         if found is None:
-            found = await self._asking.read(lambda reader: reader.policy(bag))
+            found = await self._access.read(lambda reader: reader.policy(bag))
         if found is None:
             raise HttpProblem(404, "not-found", f"there is no bag {bag}")
         return found

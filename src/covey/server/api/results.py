@@ -18,7 +18,7 @@ from covey.server.limits.tails import Tails
 from covey.server.limits.unread_results import Unread
 from covey.server.web.auth import SEE_OWN
 from covey.server.web.problems import HttpProblem
-from covey.server.web.requests import Asking, choice, deadline, number
+from covey.server.web.requests import ServerAccess, choice, deadline, number
 from covey.server.web.route import BAG, Media, look
 from covey.server.web.streaming import Streams
 from covey.wire import FailureGroup, LiveOutput, Output, ResultQuery, ResultRow, ReturnedFile
@@ -38,11 +38,11 @@ KINDS = {"csv": CSV, "csv-raw": CSV, "jsonl": "application/jsonl"}
 
 
 class ResultCalls:
-    def __init__(self, asking: Asking, tails: Tails) -> None:
-        self._asking = asking
+    def __init__(self, access: ServerAccess, tails: Tails) -> None:
+        self._access = access
         self._tails = tails
-        self._questions = Questions(asking.reader)
-        self._streams = Streams(asking.reader)
+        self._questions = Questions(access.reader)
+        self._streams = Streams(access.reader)
         self._unread = Unread()
         self._pace = Pace()
 
@@ -57,7 +57,7 @@ class ResultCalls:
         refuses=(404, 413),
     )
     async def results(self, request: Request) -> list[ResultRow] | Response:
-        bag = self._asking.bag_id(request)
+        bag = self._access.bag_id(request)
         form = choice(request, "format", "json", *KINDS)
         query, until = _query(request), deadline(request)
         if form != "json":
@@ -73,15 +73,15 @@ class ResultCalls:
         live = self._progress(bag)
         if live is None or until <= asyncio.get_running_loop().time():
             return
-        if live.heard + PRESENCE_SECONDS < self._asking.clock.now():
-            self._asking.tell(ProgramHeard(bag))
+        if live.heard + PRESENCE_SECONDS < self._access.clock.now():
+            self._access.tell(ProgramHeard(bag))
 
     async def _page(self, bag: BagId, query: ResultQuery, until: float) -> list[ResultRow]:
         while True:
             await self._gather(bag, query, until)
             # As of before the reading.
-            changed, live = self._asking.changed, self._progress(bag)
-            over = live is None and self._asking.decider.ready  # if nobody decides, nobody knows
+            changed, live = self._access.changed, self._progress(bag)
+            over = live is None and self._access.decider.ready  # if nobody decides, nobody knows
             rows: list[ResultRow] = []
             if not self._unread.certainly_none(live, query):
                 rows = await self._read(bag, query)
@@ -89,47 +89,47 @@ class ResultCalls:
                     self._unread.learn(live, query, rows)
             if rows:
                 self._pace.answered(bag, asyncio.get_running_loop().time())
-            if rows or over or not await self._asking.news(until, changed):
+            if rows or over or not await self._access.news(until, changed):
                 return rows
 
     async def _read(self, bag: BagId, query: ResultQuery) -> list[ResultRow]:
         """A page in the order of tasks or rows is found at once; the rest may take a while."""
         if query.where or query.sort or query.offset or query.failed_only:
             return await self._questions.ask(lambda reader: reader.results(bag, query))
-        return await self._asking.read(lambda reader: reader.results(bag, query))
+        return await self._access.read(lambda reader: reader.results(bag, query))
 
     async def _gather(self, bag: BagId, query: ResultQuery, until: float) -> None:
         """Let more results come, if there will be more in a moment."""
         while due := self._pace.next_at(self._progress(bag), query):
-            if not await self._asking.news(min(due, until), self._asking.changed):
+            if not await self._access.news(min(due, until), self._access.changed):
                 return
 
     @look(f"{BAG}/failures", "causes of failure", SEE_OWN, "limit")
     async def failures(self, request: Request) -> list[FailureGroup]:
-        bag, limit = self._asking.bag_id(request), _limit(request, 100, MOST_GROUPS)
+        bag, limit = self._access.bag_id(request), _limit(request, 100, MOST_GROUPS)
         return await self._questions.ask(lambda reader: reader.failures(bag, limit))
 
     @look(f"{BAG}/files", "files that tasks returned", SEE_OWN, "after", "limit")
     async def files(self, request: Request) -> list[ReturnedFile]:
-        bag, after = self._asking.bag_id(request), number(request, "after", -1)
+        bag, after = self._access.bag_id(request), number(request, "after", -1)
         limit = _limit(request, 1000, MOST_FILES)
-        return await self._asking.read(lambda reader: reader.files(bag, after, limit))
+        return await self._access.read(lambda reader: reader.files(bag, after, limit))
 
     @look(f"{BAG}/unfinished", "the next tasks without a result", SEE_OWN, "after", "limit")
     async def unfinished(self, request: Request) -> list[int]:
-        bag, after = self._asking.bag_id(request), number(request, "after", -1)
+        bag, after = self._access.bag_id(request), number(request, "after", -1)
         limit = _limit(request, 1000, MOST_UNFINISHED)
-        return await self._asking.read(lambda reader: reader.unfinished(bag, after, limit))
+        return await self._access.read(lambda reader: reader.unfinished(bag, after, limit))
 
     @look(f"{BAG}/tasks/{{task}}", "every attempt of a task", SEE_OWN)
     async def attempts(self, request: Request) -> list[ResultRow]:
-        bag, task = self._asking.bag_id(request), _from_zero(request, "task", -1)
-        return await self._asking.read(lambda reader: reader.attempts(bag, task))
+        bag, task = self._access.bag_id(request), _from_zero(request, "task", -1)
+        return await self._access.read(lambda reader: reader.attempts(bag, task))
 
     @look(f"{BAG}/tasks/{{task}}/output", "what a task printed", SEE_OWN)
     async def output(self, request: Request) -> Output:
-        bag, task = self._asking.bag_id(request), _from_zero(request, "task", -1)
-        found = await self._asking.read(lambda reader: reader.output(bag, task))
+        bag, task = self._access.bag_id(request), _from_zero(request, "task", -1)
+        found = await self._access.read(lambda reader: reader.output(bag, task))
         if found is None:
             raise HttpProblem(404, "not-found", f"task {task} of bag {bag} has no output yet")
         return found
@@ -137,24 +137,24 @@ class ResultCalls:
     @look(f"{BAG}/live", "what running tasks print", SEE_OWN, "of", "after", "wait")
     async def live(self, request: Request) -> LiveOutput:
         """Nobody waits for the output of what is over: that is in the record."""
-        bag, task = self._asking.bag_id(request), number(request, "task", -1)
+        bag, task = self._access.bag_id(request), number(request, "task", -1)
         after, until = number(request, "after", 0), deadline(request, LONGEST_FOLLOW)
         if self._prints(bag, task):
-            self._asking.tell(FollowRequested(bag, task))
+            self._access.tell(FollowRequested(bag, task))
         while self._prints(bag, task):
-            owner = self._asking.decider.ask_if_ready(OwnerOfBag(bag)) or ""
-            changed, news = self._asking.changed, self._tails.follow(bag, owner)
+            owner = self._access.decider.ask_if_ready(OwnerOfBag(bag)) or ""
+            changed, news = self._access.changed, self._tails.follow(bag, owner)
             found = self._tails.read(bag, task, after)
-            if found.pieces or not await self._asking.news(until, changed, news):
+            if found.pieces or not await self._access.news(until, changed, news):
                 return found
         return self._tails.read(bag, task, after)
 
     def _prints(self, bag: BagId, task: int) -> bool:
         """Whether there may be more to see."""
-        return self._asking.decider.ask_if_ready(MayPrint(bag, task)) is True
+        return self._access.decider.ask_if_ready(MayPrint(bag, task)) is True
 
     def _progress(self, bag: BagId) -> Progress | None:
-        return self._asking.decider.ask_if_ready(ProgressOfBag(bag))
+        return self._access.decider.ask_if_ready(ProgressOfBag(bag))
 
 
 def _export(bag: BagId, query: ResultQuery, form: str, reader: Reader) -> Iterator[bytes]:

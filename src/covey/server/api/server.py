@@ -12,7 +12,7 @@ from covey.questions.server_questions import CountAll, ServerCounts
 from covey.server.api.metrics import Surroundings
 from covey.server.web.auth import MANAGE, SEE
 from covey.server.web.refusals import STRANGERS, Refusals
-from covey.server.web.requests import Asking, caller_of, choice
+from covey.server.web.requests import ServerAccess, caller_of, choice
 from covey.server.web.route import act, look
 from covey.wire import ServerView
 
@@ -24,7 +24,7 @@ class ServerCalls:
 
     def __init__(
         self,
-        asking: Asking,
+        access: ServerAccess,
         *,
         store: str,
         stop: Callable[[bool], int],
@@ -32,13 +32,13 @@ class ServerCalls:
         refusals: Refusals,
         surroundings: Callable[[], Surroundings],
     ) -> None:
-        self._asking = asking
+        self._access = access
         self._store = store
         self._stop = stop
         self._description = description
         self._refusals = refusals
         self._surroundings = surroundings
-        self._started = asking.clock.now()
+        self._started = access.clock.now()
 
     @look("/openapi.json", "this description of the API", SEE, gives=dict[str, Any])
     async def describe(self, _: Request) -> Response:
@@ -47,10 +47,10 @@ class ServerCalls:
     @look("/server", "facts about the server", SEE)
     async def server(self, request: Request) -> ServerView:
         caller = caller_of(request)
-        counts = self._asking.decider.ask_if_ready(CountAll()) or NOTHING
+        counts = self._access.decider.ask_if_ready(CountAll()) or NOTHING
         refused = [
             one
-            for one in self._refusals.lately()
+            for one in self._refusals.recent()
             if one.owner in (STRANGERS, caller.owner) or caller.may(Role.ADMIN)
         ]
         around = self._surroundings()
@@ -59,7 +59,7 @@ class ServerCalls:
             epoch=counts.epoch,
             pid=os.getpid(),
             started=self._started,
-            state=self._asking.decider.trouble or "ready",
+            state=self._access.decider.trouble or "ready",
             store=self._store,
             bags=counts.bags,
             pilots=counts.pilots,

@@ -25,7 +25,7 @@ from covey.questions.site_questions import TrialAt, ViewsOfSites, WhySite
 from covey.server.api.trials import OVER, Trials
 from covey.server.web.auth import MANAGE, SEE
 from covey.server.web.problems import HttpProblem
-from covey.server.web.requests import Asking, caller_of, deadline, number, order
+from covey.server.web.requests import ServerAccess, caller_of, deadline, number, order
 from covey.server.web.route import API, H, look, route
 from covey.whoami import user
 from covey.wire import SiteExplanation, SiteView, TrialView
@@ -46,9 +46,9 @@ class SiteCalls:
     """`address`: where pilots are told to find the server."""
 
     def __init__(
-        self, asking: Asking, check: Check, trials: Trials, address: Callable[[], str]
+        self, access: ServerAccess, check: Check, trials: Trials, address: Callable[[], str]
     ) -> None:
-        self._asking = asking
+        self._access = access
         self._check = check
         self._trials = trials
         self._address = address
@@ -60,8 +60,8 @@ class SiteCalls:
         """Sites that the caller may use; only admins see what they are made of."""
         caller = caller_of(request)
         if caller.may(Role.ADMIN):
-            return self._asking.decider.ask(ViewsOfSites(None))
-        views = self._asking.decider.ask(ViewsOfSites(caller.owner))
+            return self._access.decider.ask(ViewsOfSites(None))
+        views = self._access.decider.ask(ViewsOfSites(caller.owner))
         for view in views:
             view.spec = None
         return views
@@ -78,7 +78,7 @@ class SiteCalls:
     async def explain(self, request: Request) -> SiteExplanation:
         site, caller = await self.one(request), caller_of(request)
         owner = None if caller.may(Role.ADMIN) else caller.owner
-        answer = await self._asking.decider.ask_long(WhySite(site.name, owner))
+        answer = await self._access.decider.ask_long(WhySite(site.name, owner))
         if answer is None:
             raise HttpProblem(404, "not-found", f"there is no site {site.name[:100]} any more")
         return SiteExplanation(name=site.name, summary=answer.summary, answer=answer)
@@ -93,12 +93,12 @@ class SiteCalls:
             spec = self._check(read(request.path_params["site"], table))
         except BadConfig as error:
             raise HttpProblem(400, "invalid", str(error)) from error
-        return await self._asking.ask(lambda id_: SiteSaved(id_, spec))
+        return await self._access.ask(lambda id_: SiteSaved(id_, spec))
 
     @_manage("DELETE", SITE, "remove an added site as soon as its last job has ended")
     async def remove(self, request: Request) -> ReplyMessage:
         name = request.path_params["site"]
-        return await self._asking.ask(lambda id_: SiteRemoved(id_, name))
+        return await self._access.ask(lambda id_: SiteRemoved(id_, name))
 
     @_manage("POST", f"{SITE}/pause", "pause a site: start no new pilots there")
     async def pause(self, request: Request) -> ReplyMessage:
@@ -114,7 +114,7 @@ class SiteCalls:
 
     async def _set(self, request: Request, status: SiteStatus) -> ReplyMessage:
         name = request.path_params["site"]
-        return await self._asking.ask(lambda id_: SiteStatusRequested(id_, name, status))
+        return await self._access.ask(lambda id_: SiteStatusRequested(id_, name, status))
 
     # -- trying --------------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ class SiteCalls:
         """One pilot, whatever the demand. It serves like any other, until it is taken back: its
         owner is whoever asks, or whose server it is."""
         name, owner = request.path_params["site"], caller_of(request).owner or user()
-        tried = await self._asking.ask(lambda id_: SiteTried(id_, name, owner))
+        tried = await self._access.ask(lambda id_: SiteTried(id_, name, owner))
         assert isinstance(tried, Tried)
         return self._trial(name, tried.job)
 
@@ -136,17 +136,17 @@ class SiteCalls:
             found, changed = self._trial(name, job), self._trials.changed
             if len(found.steps) > seen or found.over:
                 return found
-            if not await self._asking.news(until, changed):
+            if not await self._access.news(until, changed):
                 return self._trial(name, job)
 
     @_manage("POST", f"{TRIAL}/end", "end that test", refuses=())
     async def end_trial(self, request: Request) -> ReplyMessage:
         """Of one that is not there, nothing is left to do."""
         job = JobId(request.path_params["job"])
-        return await self._asking.ask(lambda id_: TrialEnded(id_, job))
+        return await self._access.ask(lambda id_: TrialEnded(id_, job))
 
     def _trial(self, site: str, id_: JobId) -> TrialView:
-        trial = self._asking.decider.ask(TrialAt(site, id_))
+        trial = self._access.decider.ask(TrialAt(site, id_))
         steps = self._trials.steps(id_, trial) if trial is not None else None
         if trial is None or steps is None:
             raise HttpProblem(

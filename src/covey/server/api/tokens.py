@@ -17,7 +17,7 @@ from covey.questions.server_questions import AllTokens
 from covey.server.web import auth
 from covey.server.web.auth import ACT
 from covey.server.web.problems import HttpProblem
-from covey.server.web.requests import Asking, caller_of, number, order
+from covey.server.web.requests import ServerAccess, caller_of, number, order
 from covey.server.web.route import act, look
 from covey.wire import Issued as IssuedView
 from covey.wire import TokenView
@@ -37,8 +37,8 @@ class NewToken(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TokenCalls:
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
+    def __init__(self, access: ServerAccess) -> None:
+        self._access = access
 
     @act(
         "/tokens",
@@ -56,7 +56,7 @@ class TokenCalls:
         expires = self._expires(caller, asked.seconds)
         token = auth.new_token()
         digest = tokens.digest(token)
-        found = await self._asking.ask(
+        found = await self._access.ask(
             lambda number: TokenIssued(
                 number, asked.name, asked.role, owner, digest, expires, caller.may(Role.ADMIN)
             )
@@ -67,23 +67,23 @@ class TokenCalls:
     @look("/tokens", "the valid tokens of the caller's owner", ACT)
     async def all(self, request: Request) -> list[TokenView]:
         """Those that are valid, and the caller's to see."""
-        caller, now = caller_of(request), self._asking.clock.now()
+        caller, now = caller_of(request), self._access.clock.now()
         return [
             _view(one)
-            for one in self._asking.decider.ask(AllTokens())
+            for one in self._access.decider.ask(AllTokens())
             if caller.owns(one.owner) and not 0 < one.expires <= now
         ]
 
     @act("/tokens/{token}/revoke", "revoke a token", ACT, refuses=(404,))
     async def revoke(self, request: Request) -> ReplyMessage:
         caller, id_ = caller_of(request), number(request, "token", 0)
-        for one in self._asking.decider.ask(AllTokens()):
+        for one in self._access.decider.ask(AllTokens()):
             if one.id == id_:
                 auth.admit_to(caller, one.owner, f"token {id_}")
-        return await self._asking.ask(lambda number: TokenRevoked(number, id_))
+        return await self._access.ask(lambda number: TokenRevoked(number, id_))
 
     def _expires(self, caller: auth.Caller, seconds: float) -> float:
-        expires = self._asking.clock.now() + seconds if seconds else caller.expires
+        expires = self._access.clock.now() + seconds if seconds else caller.expires
         if caller.expires and expires > caller.expires:
             words = "the new token would expire later than your own token; ask for less time"
             raise HttpProblem(403, "not-yours", words)

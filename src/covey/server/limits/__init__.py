@@ -1,2 +1,2 @@
-"""What the server has only so much of, and what must be there before something is accepted: shares
-of owners, uploads, slow questions, and how long old bags are kept."""
+"""Limits of the server: each owner's share of what is scarce, uploads, slow questions, what a
+submission must bring, and how long old bags are kept."""

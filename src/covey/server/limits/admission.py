@@ -1,6 +1,7 @@
-"""What must be here before a submission is accepted: every file that it names, complete and held by
-the bag's owner, its rows described, and what tasks need read from their parameters. So a bag that
-was acknowledged never waits for its author, and nobody gets at a file by knowing its digest.
+"""Checks of a submission before it is accepted: the server has every file that it names, complete,
+and the bag's owner holds them. Rows of files are counted here, and the needs of tasks read from
+their parameters. So an accepted bag never waits for its author, and knowing a file's digest gives
+nobody access to the file.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -24,21 +25,21 @@ T = TypeVar("T")
 
 
 class Files(Protocol):
-    """Those that the server holds, and whose they are. An owner of None holds all."""
+    """The files that the server has, and who holds which. The owner None holds all."""
 
     def missing(self, owner: str | None, digests: Iterable[str]) -> list[str]:
-        """Which of these the owner does not hold. Raises BadFile for what is no digest."""
+        """Which of these the owner does not hold. Raises BadFile for a bad digest."""
         ...
 
     def grant(self, owner: str, digests: list[str]) -> None:
-        """From now on the owner holds these, which are here."""
+        """From now on the owner holds these files, which the server has."""
         ...
 
 
 class Describing(Protocol):
     def describe(self, digest: str, form: str) -> Rows:
-        """The file's names and how many rows it has; may take as long as reading it. Raises
-        InvalidBag, with words."""
+        """The file's column names and its number of rows. It may read the whole file. Raises
+        InvalidBag, with the reason."""
         ...
 
     def every(self, rows: Rows) -> Iterable[list[Scalar]]:
@@ -53,8 +54,8 @@ class Admission:
         self._threads = Workers(SUBMISSIONS, "admission")  # large files take a while
 
     async def bag(self, spec: BagSpec, caller: Caller) -> BagSpec:
-        """The same with its rows and the needs of its tasks described. Raises HttpProblem if it
-        cannot be accepted."""
+        """The bag, with its rows and the needs of its tasks filled in. Raises HttpProblem if the
+        bag cannot be accepted."""
         await self._check(list(_named(spec)), spec.owner, caller)
         first = Segment(space=spec.space, rows=spec.rows)
         first = await self._described(first, spec, is_first=True)
@@ -63,8 +64,9 @@ class Admission:
     async def segment(
         self, segment: Segment, owner: str, caller: Caller, spec: BagSpec | None
     ) -> Segment:
-        """For a bag with this spec that is this owner's; None: nobody knows it."""
-        if spec is None or spec.calls:  # one that is not there is refused anyway
+        """The segment, with its rows and needs filled in, for this owner's bag. `spec` is the
+        bag's; None: the server does not know the bag."""
+        if spec is None or spec.calls:  # an unknown bag is refused later
             large = [blob.digest for blob in call_files.files_in(segment)]
             await self._check(large, owner, caller)
         if segment.rows is not None:
@@ -72,8 +74,8 @@ class Admission:
         return await self._described(segment, spec)
 
     async def changes(self, changes: InputChanges, owner: str, caller: Caller) -> None:
-        """Other input files for a bag that is this owner's. Raises HttpProblem if one is not
-        here."""
+        """Checks other input files for a bag of this owner. Raises HttpProblem if the server
+        lacks one."""
         await self._check(list(digests_in(changes)), owner, caller)
 
     async def _check(self, digests: list[str], owner: str, caller: Caller) -> None:
@@ -83,21 +85,21 @@ class Admission:
         if missing:
             more = f" and {len(missing) - MOST_NAMED:,} more" if len(missing) > MOST_NAMED else ""
             words = (
-                "you have not sent these files here, and no task of yours returned them; "
-                f"upload these first: {', '.join(missing[:MOST_NAMED])}{more}"
+                "you have not uploaded these files, and no task of yours returned them: "
+                f"{', '.join(missing[:MOST_NAMED])}{more}; upload them first"
             )
             raise HttpProblem(409, "missing-files", words)
 
     def _lacking(self, digests: list[str], owner: str, caller: Caller) -> list[str]:
-        """What the bag's owner does not hold, after an admin who submits for them (or the
-        server's own token) has given them what the bag names."""
-        found = self._files.missing(owner, digests)
-        if found and caller.may(Role.ADMIN) and caller.holder != owner:
-            lacking = self._files.missing(caller.holder, found)
-            if not lacking:
-                self._files.grant(owner, found)
-            return lacking
-        return found
+        """The files that the bag's owner does not hold. An admin (or the server's own token) who
+        submits for the owner gives them the files first."""
+        missing = self._files.missing(owner, digests)
+        if missing and caller.may(Role.ADMIN) and caller.holder != owner:
+            missing_to_caller = self._files.missing(caller.holder, missing)
+            if not missing_to_caller:
+                self._files.grant(owner, missing)
+            return missing_to_caller
+        return missing
 
     async def _described(
         self, segment: Segment, spec: BagSpec | None, *, is_first: bool = False
@@ -116,8 +118,8 @@ class Admission:
             return segment
         if is_first:
             spec = replace(spec, rows=rows)
-        found = find_needs(spec, segment, self._tables.every(rows) if rows is not None else ())
-        return replace(segment, task_needs=found)
+        needs = find_needs(spec, segment, self._tables.every(rows) if rows is not None else ())
+        return replace(segment, task_needs=needs)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         try:
@@ -127,7 +129,7 @@ class Admission:
         except NotFound as error:
             raise HttpProblem(409, "missing-files", str(error)) from error
         except (OSError, StoreError) as error:
-            problem = f"the files cannot be read: {error}"
+            problem = f"the server cannot read the files: {error}; try again soon"
             raise HttpProblem(503, "unavailable", problem, 2) from error
 
 

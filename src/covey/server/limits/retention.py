@@ -1,11 +1,11 @@
-"""Old bags give up what they printed, and what they returned, when their time is over. Files that
-no bag names any more are removed from the disk.
+"""Removes old logs and files of bags when their time is over, and files from the disk that no bag
+names any more.
 
-The engine is asked just as by `covey purge`. What was removed is remembered while the server
-lives; to remove it once more after a restart does no harm. A file that nobody names may be on its
-way to be named: an upload comes before its bag, and before the end of the attempt that returns it,
-which a pilot may hold back through an outage. So only what has been lying there for longer than
-any pilot waits is taken for garbage.
+It asks the engine just as `covey purge` does. What was removed is remembered until the server
+ends; removing it again after a restart does no harm. A file that no bag names yet may soon be
+named: an upload comes before its bag, or before the end of the attempt that returns it, and a pilot
+may hold that end back through an outage. So only a file that is older than any pilot waits is
+removed.
 """
 
 import asyncio
@@ -17,45 +17,45 @@ from covey.core.record.model import BagId
 from covey.ports import NamedFiles
 from covey.server.limits.uploads import UNFINISHED_SECONDS
 from covey.server.web.problems import HttpProblem
-from covey.server.web.requests import Asking
+from covey.server.web.requests import ServerAccess
 from covey.wire import BagView
 
 DAY_SECONDS = 86_400.0
 EVERY_SECONDS = 1800.0
 AGAIN_SECONDS = 60.0
-SOON_SECONDS = 1.0  # until it is known whose the files are
+SOON_SECONDS = 1.0  # between tries to read from the record who holds which file
 UNUSED_SECONDS = 6 * 3600.0
 
 
 class Collecting(Protocol):
-    """The files themselves, and whose they are."""
+    """The files, and who holds which."""
 
     def restore(self, named: NamedFiles) -> None: ...
 
     def collect(
         self, named: NamedFiles, older_than_seconds: float, unfinished_seconds: float
     ) -> object:
-        """`unfinished_seconds`: the same for files of which only a part is here."""
+        """`unfinished_seconds`: the age at which an unfinished upload is removed."""
         ...
 
 
 class Retention:
     def __init__(
         self,
-        asking: Asking,
+        access: ServerAccess,
         files: Collecting,
         *,
         keep_logs_days: float,
         keep_files_days: float,
     ) -> None:
-        """0: for ever."""
-        self._asking = asking
+        """0 days: kept for ever."""
+        self._access = access
         self._files = files
         self._days = {"logs": keep_logs_days, "files": keep_files_days}
         self._purged: set[tuple[int, str, float]] = set()  # bag, what, when the bag ended
 
     async def run(self) -> None:
-        """Twice an hour, for ever; at first, whose the files are is read from the record."""
+        """Clean up twice an hour, for ever. Before the first time, read who holds which file."""
         restored = False
         while True:
             try:
@@ -70,20 +70,20 @@ class Retention:
                 await asyncio.sleep(EVERY_SECONDS)
 
     async def restore(self) -> None:
-        await self._asking.read(lambda reader: self._files.restore(reader.named_files()))
+        await self._access.read(lambda reader: self._files.restore(reader.named_files()))
 
     async def collect(self) -> None:
-        """Remove files that are no longer used, in a thread of its own."""
-        await self._asking.read(
+        """Remove files that are no longer used, in another thread."""
+        await self._access.read(
             lambda reader: self._files.collect(
                 reader.named_files(), UNUSED_SECONDS, UNFINISHED_SECONDS
             )
         )
 
     async def purge(self) -> None:
-        """One bag after the other, so that nobody has to wait behind them."""
-        found = await self._asking.read(lambda reader: reader.bags())
-        for view, what in self._due(found):
+        """One bag at a time, so that requests are answered in between."""
+        bags = await self._access.read(lambda reader: reader.bags())
+        for view, what in self._due(bags):
             try:
                 await self._purge(BagId(view.id), what)
             except HttpProblem as problem:
@@ -92,10 +92,10 @@ class Retention:
             self._purged.add((view.id, what, view.ended))
 
     async def _purge(self, bag: BagId, what: str) -> None:
-        await self._asking.ask(lambda number: PurgeRequested(number, bag, what))
+        await self._access.ask(lambda number: PurgeRequested(number, bag, what))
 
     def _due(self, bags: list[BagView]) -> Iterator[tuple[BagView, str]]:
-        now = self._asking.clock.now()
+        now = self._access.clock.now()
         for view in bags:
             for what, days in self._days.items():
                 old = view.over and 0 < view.ended < now - days * DAY_SECONDS

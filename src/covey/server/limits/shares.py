@@ -1,9 +1,9 @@
-"""Everything that the server has only so much of, and how much of it one owner may have.
+"""The server's scarce supplies, and how much of each one owner may have.
 
 The rule: one owner gets at most a part of what the others have left (`Supply.part`, usually a
-half). So whoever comes second always finds some, however much the first one asks for, and the
-first one gets more again when others give back. A reserve is kept for administrators, who must
-get in to put things right. An owner that has its share is told so (429), with what to do.
+half). So a second owner always gets some, however much the first one asks for; the first one gets
+more again when others give back. A reserve is kept for administrators, who must get in to repair
+things. An owner that has its whole share is refused (429), and told what to do.
 
 Every bounded supply of the server is declared here, once.
 """
@@ -23,20 +23,21 @@ T = TypeVar("T")
 
 
 class Who(NamedTuple):
-    """On whose account something is taken. An `admin` may use the reserve, and has no share."""
+    """The account that something is counted on. An `admin` may use the reserve, and may have
+    more than a share."""
 
     owner: str
     admin: bool = False
 
 
-THE_SERVER = Who("", admin=True)  # its own housekeeping, and whoever shows its own token
-# Whose request this task answers; for code that is not given the request.
+THE_SERVER = Who("", admin=True)  # its own housekeeping, and requests with its own token
+# Whose request the running asyncio task answers, for code that does not get the request.
 asks_now: ContextVar[Who] = ContextVar("asks_now", default=THE_SERVER)
 
 
 class Supply(NamedTuple):
-    """`total` of something, of which `reserve` is for administrators only. One owner may hold at
-    most `part` of what the others have left. `remedy`: what somebody who gets none should do."""
+    """A `total` of something; `reserve` of it is for administrators only. One owner may hold at
+    most `part` of what the others have left. `remedy`: what a refused owner should do."""
 
     what: str
     total: int
@@ -72,21 +73,24 @@ INVITATIONS = Supply(
     retry_seconds=60.0,
 )
 BODY_BYTES = Supply(
-    "bytes of requests that are being read", 256 << 20, reserve=16 << 20, remedy="send less at once"
+    "bytes of requests being read", 256 << 20, reserve=16 << 20, remedy="send less at once"
 )
 UNREAD_BYTES = Supply(
-    "bytes of answers that were sent and not read", 512 << 20, reserve=32 << 20, remedy="read them"
+    "bytes of unread answers",
+    512 << 20,
+    reserve=32 << 20,
+    remedy="read the answers that you asked for",
 )
 STRANGER_BYTES = Supply(
     "bytes of requests without a valid credential",
     4 << 20,
-    part=1.0,  # nobody knows who they are
-    remedy="show a credential",
+    part=1.0,  # strangers have no names, so they all share one account
+    remedy="show a valid credential",
 )
 
 
 class Shares:
-    """Who has how much of one supply."""
+    """How much of one supply each owner has."""
 
     def __init__(self, supply: Supply) -> None:
         self.supply = supply
@@ -98,14 +102,14 @@ class Shares:
         return self._held.get(owner, 0)
 
     def most(self, who: Who) -> int:
-        """How much this one may have now, with what it has."""
+        """How much this owner may have now, including what it has already."""
         supply, held = self.supply, self._held.get(who.owner, 0)
         if who.admin:
             return supply.total - self.used + held
         return owner_share(supply.total - supply.reserve, self.used - held, supply.part)
 
     def take(self, who: Who, count: int = 1) -> bool:
-        """Whether there is so much for this one; then it is taken. Give it back."""
+        """Take this much, if the owner may have it; the caller must give it back."""
         held = self._held.get(who.owner, 0)
         if held + count > self.most(who):
             return False
@@ -123,7 +127,7 @@ class Shares:
             del self._held[who.owner]
 
     def demand(self, who: Who, count: int = 1) -> None:
-        """Take it. Raises HttpProblem if there is not so much."""
+        """Take this much. Raises HttpProblem if the owner may not have it."""
         if not self.take(who, count):
             raise self.refusal(who)
 
@@ -141,8 +145,8 @@ class Shares:
 
 
 class Turns:
-    """A supply for which one waits in line: each owner has a line of its own, and the owners take
-    turns. Whoever waits for longer than `patience_seconds` is refused."""
+    """A supply with waiting lines: each owner has a line, and the owners take turns. A request
+    that has waited for `patience_seconds` is refused."""
 
     def __init__(self, supply: Supply, patience_seconds: float = 20.0) -> None:
         self.shares = Shares(supply)
@@ -155,7 +159,7 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, who: Who) -> AsyncIterator[None]:
-        """Raises HttpProblem if it does not come."""
+        """Wait for a turn and hold it. Raises HttpProblem if the wait is too long."""
         await self.take(who)
         try:
             yield
@@ -165,16 +169,16 @@ class Turns:
     async def take(self, who: Who) -> None:
         if who.owner not in self._lines and self.shares.take(who):
             return
-        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._lines.setdefault(who.owner, deque()).append((who, mine))
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._lines.setdefault(who.owner, deque()).append((who, waiting))
         try:
             async with asyncio.timeout(self.patience_seconds):
-                await mine
+                await waiting
         except BaseException as error:
-            if mine.done() and not mine.cancelled():
-                self.give(who)  # it came at the very moment in which the wait ended
+            if waiting.done() and not waiting.cancelled():
+                self.give(who)  # the turn came just when the wait ended
             else:
-                self._leave(who, mine)
+                self._leave(who, waiting)
             if isinstance(error, TimeoutError):
                 raise self.shares.refusal(who) from None
             raise
@@ -183,18 +187,18 @@ class Turns:
         self.shares.give(who)
         self._go_on()
 
-    def _leave(self, who: Who, mine: asyncio.Future[None]) -> None:
+    def _leave(self, who: Who, waiting: asyncio.Future[None]) -> None:
         line = self._lines.get(who.owner, deque())
-        if (who, mine) in line:
-            line.remove((who, mine))
+        if (who, waiting) in line:
+            line.remove((who, waiting))
             if not line:
                 del self._lines[who.owner]
 
     def _go_on(self) -> None:
-        """Let in whoever may come in now, one of each owner's at a time."""
+        """Let in the requests that may come in now, one of each owner at a time."""
         for owner in list(self._lines):
             line = self._lines[owner]
-            while line and line[0][1].done():  # whoever waited has gone
+            while line and line[0][1].done():  # this request has been cancelled
                 line.popleft()
             if line and not self.shares.take(line[0][0]):
                 continue
@@ -202,11 +206,11 @@ class Turns:
             if line:
                 line.popleft()[1].set_result(None)
             if line:
-                self._lines[owner] = line  # now the last
+                self._lines[owner] = line  # this owner is now the last
 
 
 class Workers:
-    """Threads for what takes long, one for each turn."""
+    """Threads for long work, one for each turn."""
 
     def __init__(self, supply: Supply, name: str) -> None:
         self.turns = Turns(supply)
@@ -216,6 +220,6 @@ class Workers:
         """Raises what `work` raises, or HttpProblem if no thread is free in time."""
         await self.turns.take(who)
         running = asyncio.get_running_loop().run_in_executor(self._threads, work)
-        # Whoever asked may go away; the thread is busy until the work is done.
+        # The request may be cancelled; the thread is busy until the work is done.
         running.add_done_callback(lambda _: self.turns.give(who))
         return await asyncio.shield(running)

@@ -1,8 +1,8 @@
-"""Questions about results that may take long: those that look at every row of a bag.
+"""Questions about results that may take long, because they look at every row of a bag.
 
-They have threads of their own, so that short reads never wait for them. One owner gets a share of
-these threads (`shares`), and one question a bounded time. So a person, or a program that went
-wrong, cannot keep others from asking.
+They have their own threads, so that short reads never wait for them. One owner gets a share of
+these threads (`shares`), and each question has a time limit. So one person, or a faulty
+program, cannot keep others from asking.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from covey.server.limits.shares import QUESTIONS, QUESTIONS_WAITING, Shares, Wor
 from covey.server.web.requests import reading
 
 QUESTION_SECONDS = 8.0  # a client waits for 10
-AGAIN_SECONDS = 0.5  # between tries to end a question: one may come between two statements
+AGAIN_SECONDS = 0.5  # between tries to stop: a try between two SQL statements stops nothing
 
 T = TypeVar("T")
 
 
 class Questions:
-    """`reader` gives each thread its own."""
+    """`reader` makes a reader for each thread."""
 
     def __init__(self, reader: Callable[[], Reader]) -> None:
         self._reader = reader
@@ -28,7 +28,7 @@ class Questions:
         self._workers = Workers(QUESTIONS, "covey-question")
 
     async def ask(self, read: Callable[[Reader], T]) -> T:
-        """The answer, when the turn of whoever asks has come. Raises HttpProblem."""
+        """Wait for the owner's turn, then for the answer. Raises HttpProblem."""
         who = asks_now.get()
         self._asked.demand(who)
         try:
@@ -40,14 +40,14 @@ class Questions:
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
 
-        def end(reader: Reader) -> None:
+        def stop(reader: Reader) -> None:
             if not ended.is_set():
                 reader.stop()
-                loop.call_later(AGAIN_SECONDS, end, reader)
+                loop.call_later(AGAIN_SECONDS, stop, reader)
 
         def work() -> T:
             reader = self._reader()
-            loop.call_soon_threadsafe(loop.call_later, QUESTION_SECONDS, end, reader)
+            loop.call_soon_threadsafe(loop.call_later, QUESTION_SECONDS, stop, reader)
             try:
                 return reading(lambda: read(reader))
             finally:

@@ -1,8 +1,8 @@
-"""What running tasks print, for those who watch just now: kept in memory, bounded, never recorded.
+"""Live output of running tasks, for clients that follow it: in memory, bounded, never recorded.
 
-A bag has a ring of pieces while somebody follows it, and for a minute after. Pieces get numbers
-that only grow, over restarts of the server too, so that "after 7" never means two things. Whoever
-follows too slowly misses the oldest pieces.
+A bag has a ring of pieces while a client follows it, and for a minute after. The numbers of pieces
+only grow, over restarts of the server too, so "after 7" never means two things. A client
+that follows too slowly misses the oldest pieces.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ class _KeptPiece(Struct, frozen=True):
 
 
 class _Ring(Struct, eq=False):
-    followed: float  # when somebody last asked
-    owner: str  # whose bag it is
+    followed: float  # when a client last asked
+    owner: str  # of the bag
     size: int = 0
     pieces: deque[_KeptPiece] = field(default_factory=deque)
     news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -36,28 +36,27 @@ class _Ring(Struct, eq=False):
 
 class Tails:
     def __init__(self, clock: Callable[[], float], first: int) -> None:
-        """`clock` in seconds; `first` is more than any number of an earlier server's."""
+        """`clock` in seconds; `first` is above every piece's number of an earlier server."""
         self._clock = clock
         self._last = first
         self._size = 0
-        self._sizes: Counter[str] = Counter()  # of each owner's
-        self._rings: dict[int, _Ring] = {}  # followed last come last
+        self._sizes: Counter[str] = Counter()  # by owner
+        self._rings: dict[int, _Ring] = {}  # by bag; the most recently followed is last
 
     def follow(self, bag: int, owner: str = "") -> asyncio.Event:
-        """Keep what the tasks of this bag, which is the owner's, print from now on. The event is
-        set by the next piece."""
+        """Keep what tasks of this owner's bag print from now on. The next piece sets the event."""
         ring = self._rings.pop(bag, None) or _Ring(self._clock(), owner)
         ring.followed = self._clock()
         self._rings[bag] = ring
         return ring.news
 
     def followed(self) -> bool:
-        """Whether somebody follows anything, or did a moment ago."""
+        """Whether a client follows any bag, or did within the last minute."""
         self._forget()
         return bool(self._rings)
 
     def feed(self, pieces: Iterable[Piece]) -> None:
-        """What nobody follows is dropped."""
+        """Keep these pieces, if their bags are followed."""
         self._forget()
         woken: dict[int, _Ring] = {}
         for piece in pieces:
@@ -72,12 +71,14 @@ class Tails:
             ring.news = asyncio.Event()
 
     def read(self, bag: int, task: int, after: int) -> LiveOutput:
-        """Pieces of this task (-1: of all) with numbers above `after`."""
+        """Pieces of this task (-1: of all tasks) with numbers above `after`."""
         ring = self._rings.get(bag)
         kept = ring.pieces if ring is not None else ()
-        if after > self._last:  # of a server whose clock was ahead
+        if after > self._last:  # a number of an earlier server whose clock was ahead
             after = 0
-        pieces = [one.piece for one in kept if one.number > after and task in (-1, one.piece.task)]
+        pieces = [
+            item.piece for item in kept if item.number > after and task in (-1, item.piece.task)
+        ]
         return LiveOutput(next=max(after, kept[-1].number if kept else 0), pieces=pieces)
 
     def _keep(self, ring: _Ring, piece: Piece) -> None:
@@ -90,7 +91,7 @@ class Tails:
             self._drop_oldest(ring)
 
     def _least_followed(self) -> _Ring:
-        """Of the owner who has most: nobody's output is dropped because another follows much."""
+        """A ring of the owner with the most output, so that nobody else loses pieces."""
         owner = max(self._sizes, key=lambda owner: self._sizes[owner])
         return next(ring for ring in self._rings.values() if ring.pieces and ring.owner == owner)
 

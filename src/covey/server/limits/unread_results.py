@@ -1,8 +1,7 @@
-"""Whether a bag has results that somebody who follows it has not read.
+"""Whether a bag has results that a client that follows it has not read.
 
-Most who follow a bag ask again before anything has ended. What a reading found, and how far the
-record was then, says as much as another reading would: nothing that became durable since has an
-end of that bag, so there is nothing after the last row that was read.
+Most clients ask again before another task has ended. Then the record need not be read: the last
+reading saw the last row, and nothing that became durable since is a result of this bag.
 """
 
 from typing import NamedTuple
@@ -15,7 +14,7 @@ MOST_BAGS = 1000
 
 
 class _Read(NamedTuple):
-    """When the writes up to `durable` of `epoch` could be read, no row came after `row`."""
+    """`row` was the bag's last row when the writes up to `durable` of this epoch could be read."""
 
     epoch: int
     durable: int
@@ -27,18 +26,19 @@ class Unread:
         self._read: dict[BagId, _Read] = {}
 
     def certainly_none(self, bag: Progress | None, query: ResultQuery) -> bool:
-        """For a bag that may still change; of others the record is asked."""
+        """Only for a bag that may still change (`bag` is not None): for others it is False, and
+        the record is read."""
         if bag is None or not _follows(query):
             return False
         read = self._read.get(bag.bag)
         if not bag.recorded:
-            return True  # it is new, and nothing has ended
+            return True  # a new bag: no task has ended
         if read is None or read.epoch != bag.epoch:
             return False
         return read.row <= query.after and bag.recorded <= read.durable
 
     def learn(self, bag: Progress, query: ResultQuery, rows: list[ResultRow]) -> None:
-        """What a reading found that began when the bag was so far."""
+        """Remember what a reading found. `bag`: its progress when the reading began."""
         whole = len(rows) < query.limit and not query.failed_only and not query.where
         if whole and _follows(query):
             if len(self._read) >= MOST_BAGS:

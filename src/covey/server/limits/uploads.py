@@ -1,9 +1,9 @@
-"""Who may upload how much at once: turns, and files of which only a part is here.
+"""How much each owner may upload at once: turns, and unfinished files.
 
-An upload has a turn only while its bytes come: one that has fallen silent, or sends slowly, gives
-its turn to the next after TURN_SECONDS, and gets another when more has come. Of a file that is not
-complete the server keeps what is here, for UNFINISHED_SECONDS after its last piece; until then it
-counts against its owner's share.
+An upload has a turn only while its bytes come: when it is silent or slow for TURN_SECONDS, its turn
+goes to the next, and it gets another when more bytes have come. The server keeps the pieces of an
+unfinished file for UNFINISHED_SECONDS after the last one; until then the file counts against its
+owner's share.
 """
 
 import time
@@ -25,7 +25,7 @@ UNFINISHED_SECONDS = 3600.0
 
 
 class Uploads:
-    """One for all who send files, people and pilots."""
+    """One object for all uploads, of people and of pilots."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.threads = Workers(FILE_THREADS, "files")
@@ -36,8 +36,8 @@ class Uploads:
         self._begun: dict[tuple[Who, str], float] = {}  # when a piece last came; the oldest first
 
     def begin(self, who: Who, digest: str) -> None:
-        """A piece of this file is about to come. Raises HttpProblem if too many files of this
-        owner are not complete."""
+        """A piece of this file is about to come. Raises HttpProblem if the owner has too many
+        unfinished files."""
         now, file = self._clock(), (who, digest)
         if file in self._begun:
             del self._begun[file]
@@ -52,7 +52,7 @@ class Uploads:
             self.unfinished.give(who)
 
     def _forget_old(self, now: float) -> None:
-        """Their files are collected at the same age."""
+        """Forget uploads of an age at which `retention` removes their pieces."""
         while self._begun:
             (who, digest), touched = next(iter(self._begun.items()))
             if touched + UNFINISHED_SECONDS > now:

@@ -1,2 +1,2 @@
-"""HTTP and TLS: where the server listens, whom it lets in, how requests become events and answers
-come back. What is asked and answered is in `covey.server.api`."""
+"""HTTP and TLS: listening, connections, who is let in, how requests become events and answers come
+back. The addresses and their handlers are in `covey.server.api`."""

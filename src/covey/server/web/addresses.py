@@ -1,8 +1,8 @@
-"""Where a server listens, and under which names it is found.
+"""The addresses at which a server listens, and the names under which others reach it.
 
-Plain HTTP is for this machine only: anything that comes over a network is encrypted. With
-certificates that somebody else gave, which do not name this machine's loopback, there is a second
-door there for clients and pilots of this machine.
+Plain HTTP is for this machine only: everything that comes over a network is encrypted. A
+certificate of the administrator does not name the loopback address; then a second door listens
+there, for clients and pilots on this machine.
 """
 
 import contextlib
@@ -22,10 +22,10 @@ from covey.core.errors import BadConfig, CoveyError
 T = TypeVar("T")
 
 LOOPBACK = "127.0.0.1"
-BACKLOG = 4096  # a thousand pilots come at once
-FAR_4, FAR_6 = "192.0.2.1", "2001:db8::1"  # of nobody
-NAME_SECONDS = 2.0  # for a name server that may not answer
-# A peer that has gone without a word is noticed within a minute.
+BACKLOG = 4096  # a thousand pilots may connect at once
+FAR_4, FAR_6 = "192.0.2.1", "2001:db8::1"  # addresses for documentation: nobody has them
+NAME_SECONDS = 2.0  # how long to wait for a name server
+# Notices within a minute that a peer has vanished.
 _KEEP_ALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
@@ -58,27 +58,28 @@ class Place(NamedTuple):
 
 
 def places(text: str) -> list[Place]:
-    """From names and addresses with commas between them. Raises BadConfig."""
-    found: list[Place] = []
+    """The places for names and addresses with commas between them. Raises BadConfig."""
+    listed: list[Place] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         try:
-            known = socket.getaddrinfo(part.strip("[]"), None, type=socket.SOCK_STREAM)
+            addresses = socket.getaddrinfo(part.strip("[]"), None, type=socket.SOCK_STREAM)
         except OSError as error:
-            raise BadConfig(f"serve.listen: {part!r}: {error.strerror}") from error
-        found += [Place(family, str(where[0])) for family, _, _, _, where in known]
-    if not found:
-        raise BadConfig("serve.listen: name an address, such as 127.0.0.1, 0.0.0.0 or ::")
-    return list(dict.fromkeys(found))
+            words = f"serve.listen: {part!r} cannot be looked up: {error.strerror}"
+            raise BadConfig(words) from error
+        listed += [Place(family, str(address[0])) for family, _, _, _, address in addresses]
+    if not listed:
+        raise BadConfig("serve.listen is empty: give an address, such as 127.0.0.1, 0.0.0.0 or ::")
+    return list(dict.fromkeys(listed))
 
 
 def is_local(where: Sequence[Place]) -> bool:
-    """Whether nobody but this machine can get there."""
+    """Whether only this machine can reach these places."""
     return all(place.address.is_loopback for place in where)
 
 
 def open_doors(where: Sequence[Place], secure: bool, port: int, last: int) -> list[Door]:
-    """All on the given port; else on the one used before, so that pilots find us again; else on
-    any. Raises CoveyError."""
+    """Listen at all places on the given port. Without one: on the last port, so that pilots find
+    the server again; else on any free port. Raises CoveyError."""
     trouble: OSError | None = None
     for wanted in [port] if port else [last, 0, 0, 0]:
         try:
@@ -100,7 +101,7 @@ def _open(where: Sequence[Place], secure: bool, port: int) -> list[Door]:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             for option in _KEEP_ALIVE:
                 sock.setsockopt(*option)
-            if place.family == socket.AF_INET6:  # :: and 0.0.0.0 shall not get in each other's way
+            if place.family == socket.AF_INET6:  # so that :: and 0.0.0.0 can have the same port
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             sock.bind((place.host, port))
             port = port or doors[0].port
@@ -128,8 +129,8 @@ def seen_from_here(where: Sequence[Place]) -> str:
 
 
 class Names:
-    """Under which names clients may call: for our own certificate. Addresses may change while
-    the server runs; its host's name is looked up once."""
+    """The names under which clients may call, for our own certificate. Addresses may change while
+    the server runs; the host's name is looked up once."""
 
     def __init__(self, where: Sequence[Place], more: str, public: str) -> None:
         self._where = where
@@ -137,7 +138,10 @@ class Names:
         self.given = [name for name in given if name]
         for name in self.given:
             if not _fits(name):
-                raise BadConfig(f"serve.names: {name!r} is neither a host name nor an address")
+                raise BadConfig(
+                    f"serve.names: {name!r} is neither a host name nor an IP address; "
+                    "give names such as covey.example.org, with commas between them"
+                )
 
     @cached_property
     def host(self) -> str:
@@ -146,11 +150,11 @@ class Names:
     def __call__(self) -> list[str]:
         fixed = [*self.given, self.host, socket.gethostname(), "localhost", LOOPBACK, "::1"]
         bound = [place.host for place in self._where if not place.address.is_unspecified]
-        found = [*fixed, *bound, *self._own_addresses()]
-        return list(dict.fromkeys(name for name in found if _fits(name)))
+        names = [*fixed, *bound, *self._own_addresses()]
+        return list(dict.fromkeys(name for name in names if _fits(name)))
 
     def public(self) -> str:
-        """The best of them, for others: a name that nobody can look up is worse than a number."""
+        """The best name for other machines; an address, if the host's name cannot be looked up."""
         bound = [place.host for place in self._where if not place.address.is_unspecified]
         better = [*self.given, *(host for host in bound if not _loopback(host))]
         if better:
@@ -158,44 +162,46 @@ class Names:
         return self.host if is_known(self.host) else self._outward() or self.host
 
     def _outward(self) -> str:
-        """The address that others see when we call them; nothing is sent to find out."""
+        """This machine's address on the way out; empty if there is none."""
         for place in self._where:
             with contextlib.suppress(OSError):
                 return _source_address(place.family, FAR_4 if place.address.version == 4 else FAR_6)
         return ""
 
     def _own_addresses(self) -> list[str]:
-        """All that others may reach us at: a cluster's front end has one for each side."""
-        found = []
+        """All addresses at which others may reach this machine; a cluster's front end has one in
+        each of its networks."""
+        own = []
         for place in self._where:
             if place.address.is_unspecified:
                 four = place.family == socket.AF_INET
-                found += _addresses_4() if four else _addresses_6()
+                own += _addresses_4() if four else _addresses_6()
                 with contextlib.suppress(OSError):  # where there is no /proc
-                    found.append(_source_address(place.family, FAR_4 if four else FAR_6))
-        return found
+                    own.append(_source_address(place.family, FAR_4 if four else FAR_6))
+        return own
 
 
 def _source_address(family: socket.AddressFamily, far: str) -> str:
-    """What others see when we call them; nothing is sent to find out."""
+    """The address from which packets to `far` would be sent; none is sent."""
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect((far, 9))
         return str(probe.getsockname()[0])
 
 
 def _addresses_4() -> list[str]:
-    """Of all interfaces, by the kernel's routes: an address is followed by what it is."""
+    """IPv4 addresses of all interfaces. The kernel's table has each address on the line before its
+    kind."""
     lines = [line.split() for line in _lines("/proc/net/fib_trie")]
     pairs = itertools.pairwise(lines)
-    found = [one[-1] for one, what in pairs if what[:3] == ["/32", "host", "LOCAL"]]
-    return [address for address in sorted(set(found)) if not _loopback(address)]
+    own = [address[-1] for address, kind in pairs if kind[:3] == ["/32", "host", "LOCAL"]]
+    return [address for address in sorted(set(own)) if not _loopback(address)]
 
 
 def _addresses_6() -> list[str]:
-    """Those that are good beyond one link."""
+    """IPv6 addresses of all interfaces, without link-local ones."""
     lines = [line.split() for line in _lines("/proc/net/if_inet6")]
-    found = {ipaddress.IPv6Address(int(one[0], 16)) for one in lines if one[3] == "00"}
-    return [str(address) for address in sorted(found)]
+    own = {ipaddress.IPv6Address(int(line[0], 16)) for line in lines if line[3] == "00"}
+    return [str(address) for address in sorted(own)]
 
 
 def _lines(path: str) -> list[str]:
@@ -205,29 +211,29 @@ def _lines(path: str) -> list[str]:
 
 
 def host_name() -> str:
-    """With its domain, unless the name server does not know, or takes too long."""
+    """This host's name, with its domain if the name server says it in time."""
     short = socket.gethostname()
-    found = _in_time(socket.getfqdn)
-    return found if found and not found.startswith("localhost") else short
+    full = _in_time(socket.getfqdn)
+    return full if full and not full.startswith("localhost") else short
 
 
 def is_known(name: str) -> bool:
-    """Whether at least this machine can look it up."""
+    """Whether this machine can look the name up."""
     return bool(_in_time(lambda: socket.getaddrinfo(name, None)))
 
 
 def _in_time(ask: Callable[[], T]) -> T | None:
-    """What a name server says, if it says something, and soon."""
-    found: list[T] = []
+    """The answer of a name server; None if it fails or takes too long."""
+    answers: list[T] = []
 
     def run() -> None:
         with contextlib.suppress(OSError, UnicodeError):
-            found.append(ask())
+            answers.append(ask())
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(NAME_SECONDS)
-    return found[0] if found else None
+    return answers[0] if answers else None
 
 
 def _fits(name: str) -> bool:
@@ -246,7 +252,7 @@ def _loopback(host: str) -> bool:
 
 
 def allow_many_files() -> None:
-    """Every parked pilot holds a connection."""
+    """Raise the limit of open files: every parked pilot holds a connection."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = min(hard, 1 << 16) if hard != resource.RLIM_INFINITY else 1 << 16
     if soft < wanted:

@@ -1,4 +1,4 @@
-"""The server's face: pilots' calls in front, the API, health and metrics behind."""
+"""The ASGI application: requests go to pilots' calls, the API, health or metrics."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -24,7 +24,7 @@ _STRANGER = Who(STRANGERS)
 
 
 class App:
-    """An ASGI application; everything it needs is handed to it."""
+    """Counts the bytes of each request's body, and refusals."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class App:
                 self._refusals.answered(message["status"], owner)
             await send(message)
 
-        if "/files/" in scope["path"]:  # these go to disk as they come
+        if "/files/" in scope["path"]:  # pieces of files go to disk as they arrive
             await self._answer(scope, receive, sending)
             return
         counted = _Counted(scope, receive, self._bodies, self._stranger_bodies)
@@ -94,8 +94,8 @@ class App:
 
 
 class _Counted:
-    """What a request has brought so far counts against the share of whoever sends it; strangers
-    have a small one for all of them."""
+    """Counts the bytes of a body that have arrived against the sender's share. All strangers
+    together have one small share."""
 
     def __init__(self, scope: Scope, receive: Receive, known: Shares, strangers: Shares) -> None:
         self._scope = scope
@@ -123,7 +123,10 @@ class _Counted:
 
 async def _not_found(request: Request, _: Exception) -> Response:
     return await _problem(
-        request, HttpProblem(404, "not-found", f"there is nothing at {request.url.path}")
+        request,
+        HttpProblem(
+            404, "not-found", f"there is nothing at {request.url.path}; see /api/v1/openapi.json"
+        ),
     )
 
 
@@ -139,7 +142,7 @@ async def _wrong_method(request: Request, _: Exception) -> Response:
 
 
 async def _internal_error(request: Request, error: Exception) -> Response:
-    """A bug of ours: of this request alone. The exception goes on into the log."""
+    """Our bug, in this request alone. The exception is raised again, into the log."""
     words = f"the server could not handle this: {brief(error)}; see its log"
     return await _problem(request, HttpProblem(500, Problem.INTERNAL.value, words))
 

@@ -1,12 +1,12 @@
-"""Who is calling, and may they? Every address says what it needs; nothing is open by default.
+"""Who calls, and what they may do. Every address says what it needs; nothing is open by default.
 
-People show a token. The server's own, which only its directory knows, may do everything and is
-believed when it says for whom. Any other stands for one owner: it sees how all bags get on, but
-what is in them only of that owner's. SECURITY.md has the whole table, and a test walks it.
+People show a token. The server's own token, which lies in its directory, may do everything, for any
+owner. Any other token belongs to one owner: it shows the progress of all bags, but the content of
+that owner's bags only. SECURITY.md has the whole table, and a test checks it.
 
-A pilot shows the secret of its site job once, and gets a credential that lasts an hour: nothing
-is kept of it, since it says itself which enrolment it is of and until when, under a seal that
-only the server can make. It is renewed along the way, long before that.
+A pilot shows the secret of its site job once, and gets a credential that lasts an hour. The server
+stores no credentials: each names its enrolment and its end, and has a seal that only the server can
+make. The pilot gets a new one long before the end.
 """
 
 import hmac
@@ -24,14 +24,14 @@ from covey.server.web.problems import HttpProblem
 
 CREDENTIAL_SECONDS = 3600
 MOST_SEEN = 10_000
-TOKEN_PREFIX = "covey_"  # by which those who look for leaked secrets find ours
+TOKEN_PREFIX = "covey_"  # tools that search for leaked secrets can find it
 TOKEN_BYTES = 24  # 32 characters
 _RANK = {Role.VIEWER: 0, Role.USER: 1, Role.ADMIN: 2}
 
 
 class Needs(Struct, frozen=True):
-    """What an address asks of whoever calls: at least this role and, with `own`, that the bag
-    which it names be theirs."""
+    """What an address needs of its caller: at least this role and, with `own`, that the bag in the
+    address is the caller's."""
 
     role: Role
     own: bool = False
@@ -45,7 +45,7 @@ MANAGE = Needs(Role.ADMIN)
 
 
 class Caller(Struct, frozen=True):
-    """Whoever showed a token. `trusted`: the server's own one, which stands for everybody."""
+    """Who sent a valid token. `trusted`: it was the server's own token, which may act for all."""
 
     role: Role
     owner: str
@@ -55,44 +55,43 @@ class Caller(Struct, frozen=True):
 
     @property
     def holder(self) -> str | None:
-        """Whose files the caller may name and add to; None: everybody's."""
+        """The owner whose files the caller uses; None: everybody's."""
         return None if self.trusted else self.owner
 
     def may(self, role: Role) -> bool:
         return _RANK[self.role] >= _RANK[role]
 
     def owns(self, owner: str) -> bool:
-        """Whether what is this owner's is theirs to deal with."""
+        """Whether the caller may manage what belongs to this owner."""
         return self.role is Role.ADMIN or (self.owner == owner and bool(owner))
 
 
 class Guard:
-    """Knows callers by what they show."""
+    """Finds the caller that a token belongs to."""
 
     def __init__(self, own_token: str, decider: Decider) -> None:
         self._own = b"Bearer " + own_token.encode()
         self._decider = decider
 
     def caller(self, authorization: str) -> Caller:
-        """Raises HttpProblem, in the same words whatever is wrong with the token."""
+        """Raises HttpProblem, with the same words whatever is wrong with the token."""
         given = authorization.encode("utf-8", "surrogateescape")
         if hmac.compare_digest(given, self._own):
             return Caller(Role.ADMIN, "", "the server's own", trusted=True)
         kind, _, token = authorization.partition(" ")
         if kind.lower() == "bearer" and token.startswith(TOKEN_PREFIX):
             if not self._decider.ready:
-                raise HttpProblem(
-                    503, "unavailable", "the server is starting, and has not read its tokens yet", 1
-                )
+                words = "the server is starting and has not read its tokens yet; try again"
+                raise HttpProblem(503, "unavailable", words, 1)
             found = self._decider.ask(ValidToken(token))
             if found is not None:
                 return Caller(found.role, found.owner, found.name, found.expires)
-        words = "this needs a valid token: Authorization: Bearer TOKEN"
+        words = "a valid token is needed, in the header Authorization: Bearer TOKEN"
         raise HttpProblem(401, "unauthorized", words)
 
 
 def admit(caller: Caller, role: Role) -> None:
-    """To what takes this role."""
+    """Raises HttpProblem if the caller does not have this role or a higher one."""
     if not caller.may(role):
         article = "an" if role is Role.ADMIN else "a"
         words = f"this needs {article} {role} token; yours is a {caller.role} token"
@@ -100,7 +99,7 @@ def admit(caller: Caller, role: Role) -> None:
 
 
 def admit_to(caller: Caller, owner: str, what: str) -> None:
-    """To what is somebody's."""
+    """Raises HttpProblem if the caller may not manage what belongs to this owner."""
     if not caller.owns(owner):
         words = f"{what} belongs to {owner or 'nobody'}: only its owner and admins may do this"
         raise HttpProblem(403, "not-yours", words)
@@ -111,7 +110,7 @@ def new_token() -> str:
 
 
 class PilotSecrets:
-    """What pilots show, checked against the one secret that the server has."""
+    """Checks pilots' secrets and credentials, which are all made from one secret of the server."""
 
     def __init__(self, master: str, now: Callable[[], float]) -> None:
         self._master = master
@@ -120,29 +119,29 @@ class PilotSecrets:
         self._seen: dict[int, tuple[bytes, str, int]] = {}  # the last good one of each pilot
 
     def owner(self, job: str, given: bytes, decider: Decider) -> str:
-        """Whose tasks a pilot of this job may run (empty: anybody's), if it shows the secret of
-        the job and the job is one that lives. Raises HttpProblem."""
+        """Whose tasks a pilot of this site job may run (empty: anybody's). Raises HttpProblem if
+        the secret is not the job's, or the job has ended."""
         expected = tokens.job_secret(self._master, job).encode()
         if not job or not hmac.compare_digest(given, expected):
             words = "this secret belongs to another server, or to another site job"
             raise HttpProblem(401, "unauthorized", words)
         hand = tokens.read_hand_job(job)
         if hand is not None and self._now() >= hand.expires:
-            words = "this secret has expired: make another with 'covey pilot-command'"
+            words = "this secret has expired; make a new one with 'covey pilot-command'"
             raise HttpProblem(401, "unauthorized", words)
         if hand is None and not decider.ask(JobLives(JobId(job))):
-            words = f"site job {job[:100]} does not exist any more"
+            words = f"site job {job[:100]} has ended, so no pilot of it may enrol"
             raise HttpProblem(401, "unauthorized", words)
         return hand.owner if hand is not None and hand.owner != tokens.ANYBODY else ""
 
     def credential(self, pilot: int, enrolment: str) -> str:
-        """For this enrolment of a pilot, from now on."""
+        """A new credential for this enrolment of a pilot."""
         expires = int(self._now()) + CREDENTIAL_SECONDS
         return f"{pilot}.{expires}.{self._seal(pilot, enrolment, expires)}"
 
     def left_seconds(self, record: PilotRecord, given: bytes) -> float:
-        """For how long this credential of the pilot is good; 0 or less: it is not."""
-        seen = self._seen.get(record.id)  # a seal takes a tenth of all that a sync does
+        """For how many seconds this credential of the pilot is valid; 0 or less: it is invalid."""
+        seen = self._seen.get(record.id)  # to check a seal is a tenth of the cost of a sync
         if seen and hmac.compare_digest(given, seen[0]) and seen[1] == record.credential:
             return seen[2] - self._now()
         parts = given.split(b".")

@@ -1,13 +1,13 @@
-"""Our own certificate authority: made once, and nobody who trusts it is ever left behind.
+"""Our own certificate authority: made once; its successors are trusted by all who trust it.
 
-In its folder are `ca.pem` (what pilots and clients trust, the newest first), `ca.key`, and the
-server's own `server.pem` (with all that stands between it and an older authority) and
-`server.key`. Keys are for their owner's eyes. The folder changes as a whole or file by file so
-that a crash at any moment leaves one that works.
+Its folder holds `ca.pem` (what pilots and clients trust, the newest first), `ca.key`, and the
+server's own `server.pem` (with the certificates between it and an older authority) and
+`server.key`. Only the folder's owner can read the keys. The folder changes in such an order that a
+crash at any moment leaves one that works.
 
-A year before an authority ends a new one takes its place. The old one signs the new one's key, and
-the server shows that signature too: whoever trusts the old one trusts the server until the very
-end of the old one, and whatever is handed out from then on names both.
+A year before an authority expires, a new one takes its place. The old one signs the key of the new
+one, and the server shows that signature too. So whoever trusts the old authority trusts the server
+until the old one expires, and start files from then on name both.
 """
 
 import ipaddress
@@ -38,7 +38,7 @@ CA_DAYS = 3650
 CA_RENEW_DAYS = 365  # left
 SERVER_DAYS = 90
 SERVER_RENEW_DAYS = 30  # left
-BACKDATED_DAYS = 3  # clocks of hosts are wrong by a day, and more
+BACKDATED_DAYS = 3  # some hosts' clocks are wrong by a day or more
 
 Key = ec.EllipticCurvePrivateKey
 Clock = Callable[[], datetime]
@@ -49,7 +49,7 @@ def utc_now() -> datetime:
 
 
 class Issued(NamedTuple):
-    """What a server shows: its certificate and those above it, and its key, all as PEM."""
+    """The server's certificate with those above it, and its key, as PEM."""
 
     chain: bytes
     key: bytes
@@ -69,24 +69,25 @@ class Authority:
 
     @property
     def trusted(self) -> str:
-        """PEM, for whoever shall trust us."""
+        """The authorities that pilots and clients trust, as PEM."""
         return _pem(self._trusted).decode()
 
     def issue(self, names: Iterable[str]) -> Issued:
-        """A certificate for these names that is good for a while: the one that is there, or a
-        new one."""
+        """A certificate for these names that will not expire soon: the present one, or a new
+        one."""
         if self._left(self._trusted[0]) < timedelta(days=CA_RENEW_DAYS):
             self._succeed()
         wanted = list(dict.fromkeys(names))
-        known = self._issued()
-        if known is not None and self._serves(known, wanted):
-            return known
+        issued = self._issued()
+        if issued is not None and self._serves(issued, wanted):
+            return issued
         return self._issue(wanted)
 
     # -- the server's own certificate --------------------------------------------------------
 
     def _issued(self) -> Issued | None:
-        """What is there, unless a crash has left a key beside another key's certificate."""
+        """The present certificate and key; None if they are missing, or do not belong together
+        after a crash."""
         try:
             chain = (self._folder / "server.pem").read_bytes()
             key = (self._folder / "server.key").read_bytes()
@@ -102,8 +103,8 @@ class Authority:
             return False
         if self._left(leaf) < timedelta(days=SERVER_RENEW_DAYS):
             return False
-        found = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        return all(name in found for name in map(_general, names))
+        named = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        return all(name in named for name in map(_general, names))
 
     def _issue(self, names: list[str]) -> Issued:
         key = ec.generate_private_key(ec.SECP256R1())
@@ -128,7 +129,7 @@ class Authority:
         return issued
 
     def _crossed(self) -> list[x509.Certificate]:
-        """Our key as the authority before us vouches for it, while that one lasts."""
+        """The signature of the authority before this one, until that one expires."""
         path = self._folder / "cross.pem"
         return _certificates(path) if path.exists() else []
 
@@ -140,7 +141,7 @@ class Authority:
         self._settle()
 
     def _succeed(self) -> None:
-        """A new authority, which the present one vouches for if it still can."""
+        """Make a new authority; the present one signs its key, unless it has expired."""
         key = ec.generate_private_key(ec.SECP256R1())
         root, before = self._root(key), self._trusted[0]
         crossed = []
@@ -155,7 +156,7 @@ class Authority:
     def _prepare(
         self, key: Key, trusted: list[x509.Certificate], crossed: list[x509.Certificate]
     ) -> None:
-        """All of the next folder, which is there from the moment that it is complete."""
+        """Write the next folder; the last step gives it its name."""
         made = Path(tempfile.mkdtemp(dir=self._folder.parent, prefix=f".{self._folder.name}-"))
         try:
             replace(made / "ca.key", _key_pem(key))
@@ -168,7 +169,7 @@ class Authority:
             raise
 
     def _settle(self) -> None:
-        """Put the next folder in its place, now or after a crash had kept us from it."""
+        """Put the next folder in its place; after a crash, the next start does it."""
         if not self._next.exists():
             return
         old = self._folder.with_name(self._folder.name + "-old")
@@ -227,10 +228,10 @@ def _usage(signs_certificates: bool) -> x509.KeyUsage:
 
 
 def _with_ids(builder: x509.CertificateBuilder, own: Key, above: Key) -> x509.CertificateBuilder:
-    """Which key is meant: strict readers want to be told."""
-    mine = x509.SubjectKeyIdentifier.from_public_key(own.public_key())
-    theirs = x509.AuthorityKeyIdentifier.from_issuer_public_key(above.public_key())
-    return builder.add_extension(mine, critical=False).add_extension(theirs, critical=False)
+    """With the ids of both keys, which strict TLS libraries demand."""
+    own_id = x509.SubjectKeyIdentifier.from_public_key(own.public_key())
+    above_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(above.public_key())
+    return builder.add_extension(own_id, critical=False).add_extension(above_id, critical=False)
 
 
 def _signed(builder: x509.CertificateBuilder, key: Key) -> x509.Certificate:
@@ -253,8 +254,8 @@ def _certificates(path: Path) -> list[x509.Certificate]:
 
 def _damaged(path: Path, error: Exception) -> CoveyError:
     return CoveyError(
-        f"{path} cannot be used: {error}. Put it back from a backup; or remove {path.parent}, and "
-        "give the new ca.pem to every client and pilot."
+        f"{path} cannot be used: {error}. Put it back from a backup; or remove {path.parent}, "
+        "start the server, and give the new ca.pem to every client and pilot."
     )
 
 
@@ -266,7 +267,7 @@ def _key(pem: bytes) -> Key:
 
 
 def _pem(certificates: list[x509.Certificate]) -> bytes:
-    return b"".join(one.public_bytes(Encoding.PEM) for one in certificates)
+    return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates)
 
 
 def _key_pem(key: Key) -> bytes:

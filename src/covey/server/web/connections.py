@@ -1,13 +1,13 @@
-"""Connections, counted from the moment in which they are accepted, before any TLS handshake.
+"""Connections, counted as soon as they are accepted, before any TLS handshake.
 
-Whoever connects is a *stranger* until a request on the connection has shown a valid token, secret
-or credential. Strangers may have only few connections, and send only few bytes a second: when
-they have all, the oldest one is ended and its place is given to whoever comes next. So a thousand
-connections that never say who they are keep nobody out, and descriptors are left for the others.
-Connections of those who are known are counted against their owner's share.
+A connection is a *stranger's* until a request on it has shown a valid token, secret or credential.
+Strangers together have a bounded number of connections, and may send a bounded number of bytes a
+second. When all their connections are in use, a new one takes the place of the oldest. So a
+thousand connections without a credential keep nobody out, and descriptors are left for the others.
+Other connections are counted against the share of their owner.
 
-A reverse proxy on this machine makes all connections by itself. So the connections from this
-machine have no bound as one address; the bounds on all strangers hold for them too.
+A reverse proxy on this machine makes all connections itself. So connections from this machine have
+no bound for a single address; the bounds for all strangers hold for them too.
 """
 
 import asyncio
@@ -23,19 +23,19 @@ from covey.server.limits.shares import Shares, Supply, Who
 from covey.server.web.refusals import CONNECTION
 
 MOST_STRANGERS = 2048  # a thousand pilots may come at once
-STRANGERS_FROM_ONE_PLACE = 0.75  # of them
-# A stranger that has been here for so long may be ended when others wait: by then a handshake is
-# done, unless thousands of pilots come at once; those are told to come again.
+STRANGERS_FROM_ONE_PLACE = 0.75  # the part of them that one address may have
+# A stranger's connection of this age may be ended when others wait. By then its TLS handshake is
+# done, unless thousands of pilots connect at once; those try again.
 STRANGER_SECONDS = 1.0
 RESERVED_FILES = 256  # descriptors for the record, pipes and files; or an eighth, if that is more
 MOST_KNOWN = 20_000
-FREE_BYTES = 64 << 10  # that a stranger may send at any speed: a request's head, an enrolment
-STRANGER_BYTES_A_SECOND = 4 << 20  # of all strangers together, beyond that
-MOST_SENDERS = 64  # strangers that wait to send more: each of them holds a buffer
+FREE_BYTES = 64 << 10  # a stranger may send these at any speed: headers, an enrolment
+STRANGER_BYTES_A_SECOND = 4 << 20  # of all strangers together, beyond their free bytes
+MOST_SENDERS = 64  # strangers that wait to send more, each with a buffer
 TICK_SECONDS = 0.05
 
 LINK, WHO = "covey.link", "covey.who"  # in the scope of a request
-LOCAL = ""  # the place that everybody on this machine is at
+LOCAL = ""  # the place of all connections from this machine
 
 Scope = MutableMapping[Any, Any]
 
@@ -51,21 +51,21 @@ class Link:
         self.end = end
         self.since = 0.0
         self.who: Who | None = None  # None: a stranger
-        self.free = FREE_BYTES  # bytes that it may still send at any speed
+        self.free = FREE_BYTES  # bytes that the stranger may still send at any speed
 
     def know(self, who: Who) -> None:
-        """Whoever is there has shown that it is this one. Raises HttpProblem if this one has too
-        many connections already."""
+        """A request has shown who it is from. Raises HttpProblem if its owner has too many
+        connections."""
         if self.who != who:
             self._all.know(self, who)
 
     def forget(self) -> None:
-        """The last request showed nothing valid: nobody knows who is there."""
+        """The last request showed no valid credential: it is a stranger's connection again."""
         if self.who is not None:
             self._all.forget(self)
 
     def received(self, size: int, pause: Callable[[], None], resume: Callable[[], None]) -> None:
-        """A stranger has sent so much."""
+        """A stranger has sent this many bytes."""
         self.free -= size
         if self.free < 0:
             self._all.slow_down(self, -self.free, pause, resume)
@@ -77,7 +77,7 @@ class Link:
 
 
 class Connections:
-    """All of them."""
+    """All connections of the server."""
 
     def __init__(
         self,
@@ -85,8 +85,8 @@ class Connections:
         clock: Callable[[], float] | None = None,
         refused: Callable[[str], None] = lambda kind: None,
     ) -> None:
-        """`files`: descriptors that this process may have open. `refused` is told of each stranger
-        whose connection is ended, or not taken."""
+        """`files`: how many descriptors this process may open. `refused` is called for each
+        connection of a stranger that is ended or not accepted."""
         self._clock = clock or asyncio.get_running_loop().time
         files = files or resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         rest = max(16, files - max(RESERVED_FILES, files // 8))
@@ -112,14 +112,14 @@ class Connections:
     # -- coming and going --------------------------------------------------------------------
 
     def room_seconds(self) -> float:
-        """0 if another may be accepted; else when there will be room, if nobody goes before."""
+        """0 if another connection may be accepted; else the longest wait until there is room."""
         if len(self._strangers) < self.most_strangers:
             return 0.0
         oldest = next(iter(self._strangers))
         return max(0.0, oldest.since + STRANGER_SECONDS - self._clock())
 
     def accept(self, address: str, end: Callable[[], None]) -> Link | None:
-        """One that has been accepted; None: close it."""
+        """Count a connection that was accepted; None: the caller must close it."""
         place = place_of(address)
         if place and self._places[place] >= STRANGERS_FROM_ONE_PLACE * self.most_strangers:
             victim = next(link for link in self._strangers if link.place == place)
@@ -134,7 +134,6 @@ class Connections:
         return link
 
     def close(self, link: Link) -> None:
-        """It is gone."""
         if link in self._strangers:
             self._remove(link)
         elif link.who is not None:
@@ -147,7 +146,7 @@ class Connections:
             self._remove(link)
         elif link.who is not None:
             self.known.give(link.who)
-        else:  # it has been closed meanwhile
+        else:  # the connection has been closed
             self.known.give(who)
             return
         link.who = who
@@ -184,7 +183,7 @@ class Connections:
 
 
 class _Paced:
-    """Senders that have to wait, because all together sent more than they may in a tick."""
+    """Strangers that have to wait, because all strangers sent more than they may in a tick."""
 
     def __init__(self) -> None:
         self._left = STRANGER_BYTES_A_SECOND * TICK_SECONDS
@@ -192,7 +191,8 @@ class _Paced:
         self._timer: asyncio.TimerHandle | None = None
 
     def spent(self, size: int, pause: Callable[[], None], resume: Callable[[], None]) -> bool:
-        """False: there are so many already that this one cannot be kept waiting."""
+        """Count these bytes; if they are too many, make the sender wait. False: too many wait
+        already, and this one must be ended."""
         self._left -= size
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
@@ -204,7 +204,7 @@ class _Paced:
         return True
 
     def _tick(self) -> None:
-        """Each that is resumed sends something at once, so only a few are."""
+        """Resume a few senders only: each of them sends more at once."""
         most = STRANGER_BYTES_A_SECOND * TICK_SECONDS
         self._left = min(most, self._left + most)
         self._timer = None
@@ -216,7 +216,7 @@ class _Paced:
 
 class Acceptor:
     """Accepts the connections of one listening socket. `begin` makes a connection's protocol and
-    returns when its handshake is over, however that ended."""
+    returns when its handshake has succeeded or failed."""
 
     def __init__(
         self,
@@ -245,13 +245,13 @@ class Acceptor:
                 task.cancel()
 
     async def wait_closed(self) -> None:
-        """As uvicorn wants it."""
+        """uvicorn calls it."""
 
     def _accept(self) -> None:
-        """All that wait, up to a bound, so that others get their turn in between."""
+        """Accept waiting connections, at most 64 at a time, so that other work gets its turn."""
         for _ in range(64):
             wait = self._connections.room_seconds()
-            if wait:  # they wait in the kernel
+            if wait:  # more connections wait in the kernel
                 self._pause(wait)
                 return
             try:
@@ -288,7 +288,7 @@ class Acceptor:
     async def _shake_hands(self, sock: socket.socket, link: Link) -> None:
         try:
             begun = await self._begin(sock, link)
-        except Exception:  # whatever a stranger says must not trouble us
+        except Exception:  # hostile bytes must not end the server
             begun = False
         except asyncio.CancelledError:
             self._connections.close(link)
@@ -298,25 +298,26 @@ class Acceptor:
 
 
 def place_of(address: str) -> str:
-    """What one person has easily: an IPv4 address, or a network of IPv6 addresses."""
+    """What is counted as one address: an IPv4 address, or a /64 network of IPv6 addresses."""
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return LOCAL
-    if isinstance(found, ipaddress.IPv6Address):
-        found = found.ipv4_mapped or found
-    if found.is_loopback:
+    if isinstance(parsed, ipaddress.IPv6Address):
+        parsed = parsed.ipv4_mapped or parsed
+    if parsed.is_loopback:
         return LOCAL
-    if found.version == 6:
-        return str(ipaddress.ip_network((int(found), 64), strict=False))
-    return str(found)
+    if parsed.version == 6:
+        return str(ipaddress.ip_network((int(parsed), 64), strict=False))
+    return str(parsed)
 
 
 # -- requests --------------------------------------------------------------------------------
 
 
 def known(scope: Scope, who: Who) -> None:
-    """Whoever sends this request is known, before its body is read. Raises HttpProblem."""
+    """The request has shown who it is from; called before its body is read. Raises HttpProblem if
+    its owner has too many connections."""
     scope[WHO] = who
     link = scope.get(LINK)
     if link is not None:
@@ -324,7 +325,7 @@ def known(scope: Scope, who: Who) -> None:
 
 
 def unknown(scope: Scope) -> None:
-    """What this request shows is not valid."""
+    """The request has shown no valid credential."""
     link = scope.get(LINK)
     if link is not None:
         link.forget()

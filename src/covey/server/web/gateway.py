@@ -1,9 +1,9 @@
-"""Between requests that wait and an engine that answers: the Replies port.
+"""Connects waiting requests with the engine that answers them: the Replies port.
 
-Each request gets a number and somebody to tell its answer to. The engine answers most of them
-within the same call; the rest (parked syncs, whatever waits for a commit) later. Here is decided
-who must come again later, by the load that is measured while requests come (`load`). There are
-bounds on how many may wait in any case, and people have a share of that for themselves.
+Each request has a number and a function that takes its answer. The engine answers most requests
+within the same call, and the rest later (parked syncs, and requests that wait for a commit). The
+gateway refuses requests when the load is too high, which it measures while requests come (`load`).
+The number of waiting requests is bounded, and a part of it is reserved for people.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ from covey.core.record.model import PilotId, RequestId
 from covey.server.web.load import SAMPLE_SECONDS, Load, RequestKind, Sample, memory
 
 MOST_WAITING = 20_000
-MOST_FOR_PEOPLE = 1_000  # more than that
+MOST_FOR_PEOPLE = 1_000  # beyond MOST_WAITING
 BUSY_SECONDS = 2.0
-RESTING_SAMPLES = 20  # without a request: then nobody need measure
+RESTING_SAMPLES = 20  # samples without a request, after which measuring stops
 
 
 class Unavailable(Struct, frozen=True):
-    """Come back later."""
+    """The answer to a request that must be sent again later."""
 
     reason: str
     retry_seconds: float = BUSY_SECONDS
@@ -43,7 +43,7 @@ class _Waiting(Struct):
 
 
 class Gateway:
-    """`handle` feeds the engine; whatever it raises has stopped the server already."""
+    """`handle` gives the engine an event; if it raises, the server is already stopping."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Gateway:
     def ask(
         self, event_for: Callable[[RequestId], Event], size: int = 0
     ) -> tuple[RequestId, Answering]:
-        """Put a request to the engine. The future may be done on return."""
+        """Give a request to the engine. The future may be done on return."""
         future: Answering = asyncio.get_running_loop().create_future()
 
         def tell(outcome: Outcome) -> None:
@@ -76,8 +76,8 @@ class Gateway:
         return self.put(event_for, tell, size), future
 
     def put(self, event_for: Callable[[RequestId], Event], tell: Tell, size: int = 0) -> RequestId:
-        """The same for somebody who is told: perhaps at once, and at most once. `size` is how
-        many bytes the request holds."""
+        """The same with a function for the answer, which is called once at most, perhaps at once.
+        `size`: the bytes of the request."""
         self._last += 1
         request = RequestId(self._last)
         event = event_for(request)
@@ -95,11 +95,11 @@ class Gateway:
         return request
 
     def tell(self, event: Event) -> None:
-        """Put to the engine what has no answer."""
+        """Give the engine an event that has no answer."""
         self._handle(event)
 
     def hung_up(self, request: RequestId, pilot: PilotId | None) -> None:
-        """Whoever asked has gone; of a pilot, the engine wants to know."""
+        """The client has closed its connection. The engine is told if it was a pilot."""
         if self._let_go(request) is not None and pilot is not None:
             self._handle(RequestDropped(request, pilot))
 
@@ -107,22 +107,28 @@ class Gateway:
         return len(self._waiting)
 
     def away(self, reason: str) -> Unavailable:
-        """For a request that cannot even be put to the engine."""
+        """For a request that the engine cannot be asked."""
         return Unavailable(reason, self._spread())
 
     def _turned_away(self, kind: RequestKind, key: object) -> Unavailable | None:
         most = MOST_WAITING + MOST_FOR_PEOPLE * (kind is RequestKind.PEOPLE)
         if len(self._waiting) >= most:
-            return Unavailable("too many requests are waiting", self._spread())
+            return Unavailable(
+                f"the server is busy: {most:,} requests are waiting; try again later",
+                self._spread(),
+            )
         if self.load.calm and kind is not RequestKind.ENROL:
             return None
         seconds = self.load.admit(kind, key, asyncio.get_running_loop().time())
         if seconds:
-            return Unavailable("the server is busy; it keeps your place in the line", seconds)
+            return Unavailable(
+                "the server is busy; it keeps your place in the line: try again after Retry-After",
+                seconds,
+            )
         return None
 
     def _spread(self) -> float:
-        """So that they do not all come back at once, and the more there are the later."""
+        """A random wait, so that not all come back at once; longer when many requests wait."""
         return BUSY_SECONDS * (0.5 + self._random.random()) * (1.0 + len(self._waiting) / 5000)
 
     # -- measuring -------------------------------------------------------------------------
@@ -133,7 +139,7 @@ class Gateway:
         self._timer = loop.call_later(SAMPLE_SECONDS, self._measure, loop, loop.time())
 
     def _measure(self, loop: asyncio.AbstractEventLoop, before: float) -> None:
-        """How late this comes is how long everything else has to wait for its turn."""
+        """How late this call comes is how long every other callback waits for its turn."""
         now = loop.time()
         waiting = len(self._waiting) - self._by_kind[RequestKind.ASK]
         late = max(0.0, now - before - SAMPLE_SECONDS)
@@ -155,11 +161,11 @@ class Gateway:
         self._settle(refuse.request, refuse)
 
     def unavailable(self, request: RequestId | None, reason: str) -> None:
-        for one in [request] if request is not None else list(self._waiting):
-            self._settle(one, Unavailable(reason, self._spread()))
+        for number in [request] if request is not None else list(self._waiting):
+            self._settle(number, Unavailable(reason, self._spread()))
 
     def _settle(self, request: RequestId, outcome: Outcome) -> None:
-        """What goes wrong with one answer must not be felt by others."""
+        """An error in one answer must not affect other requests."""
         waiting = self._let_go(request)
         if waiting is None:
             return
@@ -168,9 +174,10 @@ class Gateway:
         except Exception:
             logging.getLogger(__name__).exception("an answer could not be given")
             try:
-                waiting.tell(Refuse(request, Problem.INTERNAL, "see the server's log"))
+                words = "the server could not handle this; see its log"
+                waiting.tell(Refuse(request, Problem.INTERNAL, words))
             except Exception:
-                logging.getLogger(__name__).exception("nor could the refusal")
+                logging.getLogger(__name__).exception("a refusal could not be given")
 
     def _let_go(self, request: RequestId) -> _Waiting | None:
         waiting = self._waiting.pop(request, None)
@@ -181,7 +188,7 @@ class Gateway:
 
 
 def _kind_of(event: Event) -> tuple[RequestKind, object]:
-    """And who asks."""
+    """The kind of a request, and who sent it."""
     if isinstance(event, SyncReceived):
         return RequestKind.ENDS if event.sync.ends else RequestKind.ASK, event.sync.pilot
     if isinstance(event, PilotEnrolled):

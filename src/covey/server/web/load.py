@@ -1,11 +1,12 @@
-"""What the server takes in, decided by its own measured load. No clock and no I/O in here, but
-for reading this process's memory.
+"""Which requests the server takes now, by its measured load. Without a clock; the only I/O is to
+read this process's memory use.
 
-When there is too much to do, what can wait is turned away first: enrolments, then syncs that
-bring nothing, and ends only when memory runs out, since their work is done and would be lost with
-a pilot whose time is up. People are never turned away here. Whoever is turned away gets a slot in
-the future, spaced by what the server has been able to serve, and keeps its place in the line if
-it must wait longer. So a stampede is served in the order in which it came, and nobody starves.
+When the load is too high, what can wait is refused first: enrolments, then syncs without ends of
+tasks. Ends are refused only when memory runs out: their work is done, and would be lost with a
+pilot whose time is up. Requests of people are never refused here. A refused request gets a time
+slot in the future; slots are as dense as the server can serve them. A request that has to wait
+again keeps its place in the line. So many requests at once are served in the order in which they
+came, and each is served at last.
 """
 
 import os
@@ -17,28 +18,28 @@ from typing import NamedTuple
 from msgspec import Struct
 
 SAMPLE_SECONDS = 0.25
-FALL = 0.5  # a level is left at this part of the pressure at which it is entered
-LEVELS = (1.0, 2.0)  # pressure at which enrolments, then syncs without ends have to wait
+FALL = 0.5  # a level is left at this fraction of the pressure at which it is entered
+LEVELS = (1.0, 2.0)  # pressure at which enrolments, then syncs without ends, have to wait
 EARLY_SECONDS = 0.05
-LEAST_SECONDS, LONGEST_SECONDS = 0.02, 10.0  # that anybody is told to wait in one go
+LEAST_SECONDS, LONGEST_SECONDS = 0.02, 10.0  # of one wait
 FIRST_RATE, LEAST_RATE, MOST_RATE = 1000.0, 50.0, 5000.0  # a second
 BURST_SECONDS = 0.1
 MOST_IN_LINE = 50_000
-FORGET_SECONDS = 30.0  # after its slot has passed, of one that did not come
+FORGET_SECONDS = 30.0  # an unused slot is forgotten this long after its time
 LEAST_SHARE = 50  # requests a second that a pilot may make even when others wait
-TYPICAL_SHARE = 4  # … or so many times as many as others make
+TYPICAL_SHARE = 4  # or this many times the average of all pilots
 
 
 class RequestKind(StrEnum):
     ENROL = "enrol"
     ASK = "ask"  # a sync without ends
-    ENDS = "ends"  # one with, or a goodbye
+    ENDS = "ends"  # a sync with ends, or a pilot's leave
     PEOPLE = "people"
 
 
 class Sample(NamedTuple):
-    """`waiting`: requests without an answer, but for parked syncs, which cost nothing. `bytes`:
-    of requests whose writes are not durable."""
+    """`waiting`: requests without an answer, except parked syncs, which cost nothing. `bytes`: of
+    requests whose writes are not durable yet."""
 
     lag_seconds: float
     writes: int
@@ -48,7 +49,7 @@ class Sample(NamedTuple):
 
 
 class Bounds(Struct, frozen=True):
-    """What makes a pressure of 1, and how much memory there is."""
+    """The values at which the pressure is 1, and the memory that the server may use."""
 
     lag_seconds: float = 0.3
     writes: int = 10_000
@@ -58,15 +59,15 @@ class Bounds(Struct, frozen=True):
 
 
 class WaitingLine:
-    """Those of one kind who were told to come back. `rate` is how many a second are let through:
-    it follows what the server has shown it can do."""
+    """The refused requests of one kind. `rate`: how many a second are let in; it follows what the
+    server can serve."""
 
     def __init__(self, random: Random) -> None:
         self.rate = FIRST_RATE
         self._random = random
         self._slots: dict[object, float] = {}
-        self._next = 0.0  # the last slot that was given away
-        self._front = 0.0  # the last one for those who must come once more
+        self._next = 0.0  # the last slot of new requests
+        self._front = 0.0  # the last slot of requests that had to wait again
         self._tokens = 1.0
         self._filled = 0.0
         self._passed = 0
@@ -75,11 +76,11 @@ class WaitingLine:
         return len(self._slots)
 
     def passed(self) -> None:
-        """One came in without waiting."""
+        """A request came in without waiting."""
         self._passed += 1
 
     def ask(self, key: object, now: float) -> float:
-        """0 if its turn has come, else the seconds that it has to wait."""
+        """0 if the request's turn has come, else the seconds that it has to wait."""
         passed, self._filled = max(0.0, now - self._filled), now
         most = max(1.0, self.rate * BURST_SECONDS)
         self._tokens = min(most, self._tokens + passed * self.rate)
@@ -90,7 +91,7 @@ class WaitingLine:
                 self._passed += 1
                 del self._slots[key]
                 return 0.0
-            self._front = due = max(self._front, now) + 1.0 / self.rate  # it keeps its place
+            self._front = due = max(self._front, now) + 1.0 / self.rate  # keeps its place in line
         elif due is None:
             self._next = due = max(self._next, self._front, now) + 1.0 / self.rate
             if len(self._slots) < MOST_IN_LINE:
@@ -99,7 +100,7 @@ class WaitingLine:
         return min(due - now + LEAST_SECONDS, LONGEST_SECONDS) + spread
 
     def adapt(self, closed: bool, seconds: float, now: float) -> None:
-        """After each sample: slower while there is too much to do, faster while there is not."""
+        """After each sample: let in fewer while the load is too high (`closed`), else more."""
         seen, self._passed = self._passed / max(seconds, 0.001), 0
         if closed:
             best = min(self.rate, seen) if seen else self.rate
@@ -122,15 +123,15 @@ class Load:
         self.lag_seconds = 0.0  # smoothed
         self.pressure = 0.0
         self.level = 0
-        self.full = False  # no memory for more
-        self.calm = True  # nobody need be asked whether a sync may come in
+        self.full = False  # too little memory is left
+        self.calm = True  # every sync may come in
         self.turned_away = dict.fromkeys(RequestKind, 0)
         self.lines = {kind: WaitingLine(random or Random()) for kind in RequestKind}
         self._counts: dict[object, int] = {}  # requests of each pilot, in this second
         self._second = 0
 
     def sampled(self, sample: Sample, seconds: float, now: float) -> None:
-        """So it has been for so many seconds."""
+        """The sample of the last `seconds`."""
         bounds = self.bounds
         self.sample = sample
         self.lag_seconds += 0.5 * (sample.lag_seconds - self.lag_seconds)
@@ -140,7 +141,7 @@ class Load:
             sample.writes / bounds.writes,
             sample.bytes / bounds.bytes,
             sample.waiting / bounds.waiting,
-            (memory - 0.6) / 0.2,  # 1 at four fifths, 2 when there is none left
+            (memory - 0.6) / 0.2,  # 1 when four fifths are used, 2 when all is used
         )
         while self.level < len(LEVELS) and self.pressure >= LEVELS[self.level]:
             self.level += 1
@@ -153,7 +154,7 @@ class Load:
         self.calm = not self.level and not self.full and not any(self.lines.values())
 
     def admit(self, kind: RequestKind, key: object, now: float) -> float:
-        """0 if this request may come in, else the seconds after which it should come again."""
+        """0 if this request may come in, else the seconds after which it should be sent again."""
         if kind is RequestKind.PEOPLE or (self.calm and kind is not RequestKind.ENROL):
             return 0.0
         if kind is not RequestKind.ENROL:
@@ -179,7 +180,7 @@ class Load:
         )
 
     def _over_share(self, key: object, now: float) -> float:
-        """One pilot that asks much more often than others waits while there is too much to do."""
+        """How long a pilot has to wait that asks much more often than others under high load."""
         second = int(now)
         counts = self._counts
         if second != self._second:
@@ -204,7 +205,7 @@ def memory() -> int:
 
 
 def half_of_memory() -> int:
-    """Of this machine, or of what our control group may use."""
+    """Half of this machine's memory, or of what our control group may use."""
     found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         text = Path("/sys/fs/cgroup/memory.max").read_text().strip()

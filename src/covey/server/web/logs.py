@@ -21,8 +21,7 @@ class JsonLog:
 
     def note(self, note: Note) -> None:
         fields = msgspec.structs.asdict(note)
-        known = {name: value for name, value in fields.items() if value != _DEFAULTS[name]}
-        self.line(**known)
+        self.line(**{name: value for name, value in fields.items() if value != _DEFAULTS[name]})
 
     def line(self, what: str, **fields: object) -> None:
         now = time.time()
@@ -37,7 +36,7 @@ class JsonLog:
 
 
 class JsonHandler(logging.Handler):
-    """What libraries have to say, in the same form."""
+    """Log messages of libraries, in the same form."""
 
     def __init__(self, log: JsonLog) -> None:
         super().__init__(logging.WARNING)

@@ -34,7 +34,7 @@ _TITLES = {
 
 
 class HttpProblem(Exception):
-    """Raised anywhere in a handler: becomes the answer."""
+    """Raised anywhere in a handler; becomes the answer."""
 
     def __init__(self, status: int, kind: str, detail: str, retry_seconds: float = 0) -> None:
         super().__init__(detail)
@@ -53,7 +53,7 @@ class HttpProblem(Exception):
     def headers(self) -> list[tuple[bytes, bytes]]:
         found = [(b"content-type", b"application/problem+json")]
         if self.retry_seconds:
-            # Pilots come back to the tenth: they were given a place in a line.
+            # With fractions of a second: pilots have a time slot in a line.
             found.append((b"retry-after", f"{self.retry_seconds:.4g}".encode()))
         return found
 

@@ -1,10 +1,10 @@
-"""A short way for syncs: from the socket to the gateway and back without ASGI.
+"""Fast handling of syncs: from the socket to the gateway and back, without ASGI.
 
-A sync is most of what a server hears, and through ASGI half of its time goes into tasks, events
-and dictionaries that nobody looks at. Here one object per connection does it: uvicorn's protocol,
-which keeps doing everything else. A parked sync costs a few hundred bytes, and its answer leaves
-in one piece (over TLS: one record). Whoever sends a request behind a sync before that is answered
-is answered, and then has to connect again.
+Most requests are syncs, and ASGI would take half of their time for tasks, events and dictionaries
+that nothing reads. Here one object for each connection handles them: uvicorn's protocol, which
+still handles all other requests. A parked sync costs a few hundred bytes, and its answer is written
+at once (over TLS: one record). A client that sends another request before its sync is answered
+gets the answer to the sync; then the connection is closed.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ from covey.server.limits.shares import UNREAD_BYTES, Shares, Who
 from covey.server.web.connections import LINK, Link
 from covey.server.web.problems import HttpProblem
 from covey.server.web.refusals import STRANGERS, Refusals
-from covey.server.web.slow_requests import Arriving, forget
+from covey.server.web.slow_requests import TimedProtocol, abort
 
 SYNC = b"/pilot/v1/sync"
-MOST_BYTES = 1 << 20  # of a body; larger ones come in pieces, and go the long way
+MOST_BYTES = 1 << 20  # of a body; larger ones go through ASGI
 JSON = ((b"content-type", b"application/json"),)
 
 Headers = list[tuple[bytes, bytes]]
@@ -45,7 +45,7 @@ NOBODY = _Nobody()
 
 
 class SyncCaller(Protocol):
-    """Whoever has shown a pilot's credential."""
+    """A pilot that has shown its credential."""
 
     @property
     def who(self) -> Who: ...
@@ -53,12 +53,12 @@ class SyncCaller(Protocol):
 
 class Syncs(Protocol):
     def let_in(self, headers: Headers) -> SyncCaller:
-        """Who sends this, by the head of its request alone. Raises HttpProblem."""
+        """Who sends this request, by its headers alone. Raises HttpProblem."""
         ...
 
     def take_sync(self, caller: Any, body: bytes, respond: Respond) -> Callable[[], None]:
-        """Have it answered, at once or later. Returns what to call if whoever asks hangs up
-        before. Raises HttpProblem."""
+        """Have the sync answered, at once or later. Returns what to call if the pilot closes the
+        connection first. Raises HttpProblem."""
         ...
 
 
@@ -70,22 +70,22 @@ class QuickProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._sync: bytearray | bytes | None = None  # the body of one that is being read
-        self._size = 0  # that its head says it has
-        self._taken = 0  # of the budget
+        self._sync: bytearray | bytes | None = None  # the body of the sync that is being read
+        self._size = 0  # of the body, as its header says
+        self._taken = 0  # bytes counted in the budget
         self._caller: SyncCaller = NOBODY  # of the sync that is being read
-        self._problem: HttpProblem | None = None  # why it is refused, once all of it is here
+        self._problem: HttpProblem | None = None  # the answer, when the whole body has arrived
         self._answering = False
-        self._closes = False  # after the answer
+        self._closes = False  # close the connection after the answer
         self._hung_up: Callable[[], None] | None = None
         self._cycles: list[Any] = []  # uvicorn's requests that have no answer yet
-        self._resting_since = 0.0  # when the last sync was answered; 0: something has come since
+        self._resting_since = 0.0  # when the last sync was answered; 0: a request came after it
 
     # -- callbacks of the parser -----------------------------------------------------------
 
     def on_message_begin(self) -> None:
         if self._answering:
-            raise ValueError("a request behind a sync that is not answered yet")
+            raise ValueError("a request came before the last sync was answered")
         self._resting_since = 0.0
         self.url = b""
         self.expect_100_continue = False
@@ -96,18 +96,18 @@ class QuickProtocol(HttpToolsProtocol):
             self._begin_sync()
             return
         url, expects, headers = self.url, self.expect_100_continue, self.headers
-        super().on_message_begin()  # only now: what it makes costs more than a sync's headers
+        super().on_message_begin()  # this late, because it costs more than all of a sync's headers
         self.url, self.expect_100_continue = url, expects
         self.headers.extend(headers)
         scope: Any = self.scope
         scope[LINK] = self.link
         super().on_headers_complete()
-        self._cycles = [one for one in self._cycles if not one.response_complete]
+        self._cycles = [cycle for cycle in self._cycles if not cycle.response_complete]
         if self.cycle is not None:
             self._cycles.append(self.cycle)
 
     def _begin_sync(self) -> None:
-        """The credential comes first: nothing of a stranger's body is kept."""
+        """Check the credential first: the body of a stranger is not kept."""
         self._sync, self._problem = b"", None
         try:
             self._caller = caller = self.syncs.let_in(self.headers)
@@ -132,10 +132,10 @@ class QuickProtocol(HttpToolsProtocol):
             if not self._answering:
                 super().on_body(body)
         elif self._problem is not None:
-            pass  # it is read, so that its sender can hear why it was refused, and dropped
-        elif len(body) == self._size:  # all at once: it is never kept
+            pass  # read and dropped, so that the sender reads why it was refused
+        elif len(body) == self._size:  # complete at once: not counted
             self._sync = body
-        elif self.budget.take(self._caller.who, len(body)):  # what is here: anybody promises much
+        elif self.budget.take(self._caller.who, len(body)):  # what has arrived, not what it claims
             self._taken += len(body)
             self._sync = self._sync or bytearray()
             self._sync += body
@@ -154,13 +154,14 @@ class QuickProtocol(HttpToolsProtocol):
             if self._problem is not None:
                 raise self._problem
             hung_up = self.syncs.take_sync(self._caller, bytes(body), self._respond)
-            self._give_back()  # it has been read
+            self._give_back()  # the body has been read
         except HttpProblem as problem:
             self._respond(of_problem(problem))
         except Exception:
             logging.getLogger(__name__).exception("a sync could not be taken")
             self._closes = True
-            self._respond(of_problem(HttpProblem(500, "internal", "see the server's log")))
+            words = "the server could not handle this; see its log"
+            self._respond(of_problem(HttpProblem(500, "internal", words)))
         else:
             if self._answering:
                 self._hung_up = hung_up
@@ -168,15 +169,14 @@ class QuickProtocol(HttpToolsProtocol):
     # -- the connection --------------------------------------------------------------------
 
     def send_400_response(self, msg: str) -> None:
-        if self._answering:  # its answer first
+        if self._answering:  # the answer to the sync comes first
             self._closes = True
         elif not self.transport.is_closing():
             super().send_400_response(msg)
             self._give_up_cycles()
 
     def _give_up_cycles(self) -> None:
-        """Answers that are being made must not be written behind our last word: uvicorn would
-        try, on a connection that is closed."""
+        """Stop requests without an answer: uvicorn would write to a connection that is closed."""
         for cycle in self._cycles:
             if not cycle.response_complete:
                 cycle.disconnected = True
@@ -199,20 +199,20 @@ class QuickProtocol(HttpToolsProtocol):
             super().shutdown()
 
     def has_rested(self, now: float) -> bool:
-        """Whether nothing has come for so long that the connection may be closed. Somebody looks
-        now and then: a timer for each answer would cost more than the answer's bytes."""
+        """Whether the connection has been silent for so long that it may be closed. This is asked
+        now and then: a timer for each answer would cost more than sending the answer."""
         return 0 < self._resting_since < now - self.timeout_keep_alive
 
     def _refuse(self, problem: HttpProblem) -> None:
-        """And hear no more of it."""
+        """Refuse the sync, and read no more of it."""
         self._sync = None
         self._answering = self._closes = True
         self._respond(of_problem(problem))
-        raise ValueError(problem.detail)  # the parser stops at that
+        raise ValueError(problem.detail)  # stops the parser
 
     def _respond(self, response: Response) -> None:
         if not self._answering:
-            return  # nobody is there any more
+            return  # the connection is closed
         self._answering, self._hung_up = False, None
         self._give_back()
         self.server_state.total_requests += 1
@@ -221,8 +221,8 @@ class QuickProtocol(HttpToolsProtocol):
             self.refusals.answered(response.status, owner)
         if self.transport.is_closing():
             return
-        if self.flow.write_paused:  # it asks again, and has not read the answer before
-            forget(self.transport)
+        if self.flow.write_paused:  # the pilot has not read its last answer
+            abort(self.transport)
             return
         self.transport.write(_written(response, self._closes))
         if self._closes:
@@ -236,8 +236,8 @@ class QuickProtocol(HttpToolsProtocol):
             self._taken = 0
 
 
-class _Quick(Arriving, QuickProtocol):
-    """Requests must arrive in time, too."""
+class _Quick(TimedProtocol, QuickProtocol):
+    """With time limits for requests."""
 
     def look(self, now: float) -> bool:
         if self.has_rested(now) and not self.transport.is_closing():
@@ -248,15 +248,16 @@ class _Quick(Arriving, QuickProtocol):
 def protocol_for(
     syncs: Syncs, budget: Shares, refusals: Refusals, unread: Shares | None = None
 ) -> type[asyncio.Protocol]:
-    """What uvicorn makes one of for each connection. `unread`: bytes of answers in memory."""
+    """The class of uvicorn's protocol objects. `unread`: bytes of answers that clients have not
+    read yet."""
     unread = unread or Shares(UNREAD_BYTES)
     given = {"syncs": syncs, "budget": budget, "refusals": refusals, "unread": unread}
     return type("Quick", (_Quick,), given)
 
 
 def _later(problem: HttpProblem) -> HttpProblem:
-    """A pilot whose owner has its share comes again with the same sync: that is no mistake of
-    the sync."""
+    """If the pilot's owner has its whole share, the pilot sends the same sync again later (503);
+    the sync itself is not wrong."""
     if problem.status != 429:
         return problem
     return HttpProblem(503, "unavailable", problem.detail, problem.retry_seconds)
@@ -267,10 +268,10 @@ def of_problem(problem: HttpProblem) -> Response:
 
 
 def _length(headers: Headers) -> int:
-    """Of the body; -1 if it is not said beforehand."""
+    """The length of the body; -1: the headers do not say it."""
     for name, value in headers:
         if name == b"content-length":
-            return int(value)  # the parser has seen to it
+            return int(value)  # the parser has checked it
     return -1
 
 

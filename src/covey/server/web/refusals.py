@@ -1,7 +1,8 @@
-"""How many requests were refused, and why: since the server started, and lately by whom.
+"""Counts of refused requests and the reasons: since the server started, and of the last ten minutes
+by owner.
 
-`/metrics` shows the counts since the start, which name nobody. `covey doctor` shows who was refused
-lately, so that strangers who try, and a program of one owner that asks too much, are noticed.
+`/metrics` shows the counts since the start, without owners. `covey doctor` shows the recent ones
+with owners, so that people notice strangers who try to get in, and programs that ask too much.
 """
 
 import time
@@ -10,7 +11,7 @@ from collections.abc import Callable
 
 from covey.wire import Refused
 
-LATELY_SECONDS = 600.0
+RECENT_SECONDS = 600.0
 STEP_SECONDS = 60.0
 MOST_OWNERS = 1000  # in one step
 STRANGERS = ""  # the owner of requests that showed no valid credential
@@ -23,7 +24,7 @@ KINDS = {
     429: "over-share",
     503: "unavailable",
 }
-INVALID, CONNECTION = "invalid", "connection"  # the last: ended before there was a request
+INVALID, CONNECTION = "invalid", "connection"  # the second: a connection ended without a request
 ALL_KINDS = (*dict.fromkeys(KINDS.values()), INVALID, CONNECTION)
 
 
@@ -34,7 +35,7 @@ class Refusals:
         self._steps: deque[tuple[float, Counter[tuple[str, str]]]] = deque()
 
     def answered(self, status: int, owner: str) -> None:
-        """A request was answered with this status, of 400 or more."""
+        """A request was answered with this status, which is 400 or above."""
         self.note(KINDS.get(status, INVALID), owner)
 
     def note(self, kind: str, owner: str = STRANGERS) -> None:
@@ -47,8 +48,8 @@ class Refusals:
         if len(step) < MOST_OWNERS or (owner, kind) in step:
             step[owner, kind] += 1
 
-    def lately(self) -> list[Refused]:
-        """The most often refused first."""
+    def recent(self) -> list[Refused]:
+        """The refusals of the last ten minutes, the highest counts first."""
         self._forget(self._clock())
         sums: Counter[tuple[str, str]] = Counter()
         for _, step in self._steps:
@@ -59,5 +60,5 @@ class Refusals:
         ]
 
     def _forget(self, now: float) -> None:
-        while self._steps and now - self._steps[0][0] > LATELY_SECONDS:
+        while self._steps and now - self._steps[0][0] > RECENT_SECONDS:
             self._steps.popleft()

@@ -1,8 +1,8 @@
-"""What the API's handlers share: giving orders to the engine, asking the decider, reading the
-record, waiting for news.
+"""What the API's handlers share: sending events to the engine, asking the decider, reading the
+record, waiting for changes.
 
 The engine and the decider run in the event loop's thread. The record is read in other threads, so
-that readers never hold them up.
+that reading never delays them.
 """
 
 import asyncio
@@ -28,16 +28,16 @@ from covey.server.web.gateway import Gateway, Unavailable
 from covey.server.web.problems import HttpProblem, from_refusal
 
 MOST_BYTES = 32 << 20
-MOST_COMMAS = 1_000_000  # a body has no more values than commas; reading more takes long
-MOST_NUMBER = 2**53  # larger ones are not exact in every JSON reader
+MOST_COMMAS = 1_000_000  # bounds the values in a body, and so the time to read it
+MOST_NUMBER = 2**53  # not every JSON reader is exact beyond it
 LONGEST_WAIT = 60.0
-MOST_OWNERS = 10_000  # of bags that are over
+MOST_OWNERS = 10_000  # of ended bags, kept in memory
 TOO_LONG = (
     "this query took too long, so the server stopped it. Ask for less: leave out 'sort' and "
     "'offset', or use fewer comparisons; or get a file (format=csv or jsonl): it has more time"
 )
 
-# Python reads more than these as numbers: 1_0, ٣, nan.
+# Stricter than Python, which also takes 1_0, ٣ and nan.
 _WHOLE = re.compile(r"-?[0-9]{1,30}")
 _DECIMAL = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
 
@@ -45,35 +45,37 @@ T = TypeVar("T")
 Number = TypeVar("Number", int, float)
 
 
-class Asking:
+class ServerAccess:
+    """The engine, the decider and the record, as handlers of requests use them."""
+
     def __init__(
         self, gateway: Gateway, decider: Decider, reader: Callable[[], Reader], clock: Clock
     ) -> None:
         self._gateway = gateway
         self.decider = decider
-        self.reader = reader  # one per thread
+        self.reader = reader  # makes one for each thread
         self.clock = clock
-        self.changed = asyncio.Event()  # set, and replaced, whenever something became durable
+        self.changed = asyncio.Event()  # set, and replaced, after each commit
         self._ending = False
         self._readers = Workers(READS, "reading")
         self._owners: dict[BagId, str] = {}  # an owner never changes
 
     def note_change(self) -> None:
-        """Something became durable: let those who wait for news look again."""
+        """After a commit: let waiting requests look again."""
         self.changed.set()
         self.changed = asyncio.Event()
 
     def end(self) -> None:
-        """The server is about to end: answer those who wait, and take no more orders."""
+        """The server is about to end: answer waiting requests, and send no more events."""
         self._ending = True
         self.note_change()
 
     # -- the engine ------------------------------------------------------------------------
 
     async def ask(self, event_for: Callable[[RequestId], Event]) -> ReplyMessage:
-        """The engine's answer, when what it says is durable."""
+        """The engine's answer, given when it is durable. Raises HttpProblem."""
         if self._ending:
-            raise HttpProblem(503, "unavailable", "the server is shutting down", 1)
+            raise HttpProblem(503, "unavailable", "the server is shutting down; try again later", 1)
         _, answering = self._gateway.ask(event_for)
         outcome = await answering
         if isinstance(outcome, Refuse | Unavailable):
@@ -81,23 +83,23 @@ class Asking:
         return outcome
 
     def tell(self, event: Event) -> None:
-        """For an event that has no answer."""
+        """Send an event that has no answer."""
         self._gateway.tell(event)
 
     # -- the record ------------------------------------------------------------------------
 
     async def read(self, read: Callable[[Reader], T]) -> T:
-        """On the account of whoever's request this is."""
+        """Read the record, on the account of this request's owner."""
         return await self._readers.run(asks_now.get(), lambda: reading(lambda: read(self.reader())))
 
     # -- news ------------------------------------------------------------------------------
 
     async def news(self, until: float, *events: asyncio.Event) -> bool:
-        """Wait for one of these; False when it is time to answer without."""
+        """Wait for one of these events; False if none came before `until`."""
         left = until - asyncio.get_running_loop().time()
         if left <= 0 or self._ending:
             return False
-        if len(events) == 1:  # most wait for that, and some for every millisecond
+        if len(events) == 1:  # the usual case, made quick
             try:
                 async with asyncio.timeout(left):
                     await events[0].wait()
@@ -115,12 +117,12 @@ class Asking:
     # -- requests --------------------------------------------------------------------------
 
     def bag_id(self, request: Request) -> BagId:
-        """The bag that the address names, once it is known."""
+        """The bag that the address names, which `named_bag` has found."""
         bag: BagId = request.state.bag
         return bag
 
     async def named_bag(self, request: Request) -> BagId:
-        """The bag that the address names, which there is or was."""
+        """The bag that the address names. Raises HttpProblem if it never existed."""
         if request.path_params["bag"] == "latest":
             return await self._latest(self.decider.ask(LastBag()), caller_of(request))
         bag = BagId(number(request, "bag", 0))
@@ -130,38 +132,38 @@ class Asking:
         return bag
 
     async def _latest(self, last: BagId, caller: Caller) -> BagId:
-        """The last one that this caller submitted."""
+        """The last bag that this caller submitted."""
         if caller.trusted and last:
             return last
-        found = [] if caller.trusted else await self.read(lambda reader: reader.bags())
-        for view in found:
+        views = [] if caller.trusted else await self.read(lambda reader: reader.bags())
+        for view in views:
             if view.owner == caller.owner:
                 return BagId(view.id)
-        raise HttpProblem(404, "not-found", "there are no bags yet")
+        raise HttpProblem(404, "not-found", "there is no latest bag: you have submitted none yet")
 
     async def owner(self, bag: BagId) -> str:
-        """Whose bag it is. Raises HttpProblem if it is not there any more."""
+        """The owner of the bag. Raises HttpProblem if the bag was purged."""
         owner = self.decider.ask_if_ready(OwnerOfBag(bag))
         if owner is not None:
             return owner
         if bag not in self._owners:
-            found = await self.read(lambda reader: reader.bag(bag))
-            if found is None:
+            view = await self.read(lambda reader: reader.bag(bag))
+            if view is None:
                 raise HttpProblem(404, "not-found", f"there is no bag {bag}")
             if len(self._owners) >= MOST_OWNERS:
                 self._owners.clear()
-            self._owners[bag] = found.owner
+            self._owners[bag] = view.owner
         return self._owners[bag]
 
 
 def caller_of(request: Request) -> Caller:
-    """Whoever makes this request, and has been let in."""
+    """The caller who was let in with this request."""
     caller: Caller = request.state.caller
     return caller
 
 
 def reading(read: Callable[[], T]) -> T:
-    """Whatever the record may raise, as an answer."""
+    """Read the record; its errors become HttpProblem."""
     try:
         return read()
     except TookTooLong as error:
@@ -173,55 +175,60 @@ def reading(read: Callable[[], T]) -> T:
     except NotFound as error:
         raise HttpProblem(404, "not-found", str(error)) from error
     except StoreError as error:
-        raise HttpProblem(503, "unavailable", f"the record cannot be read: {error}", 2) from error
+        words = f"the server cannot read its record: {error}; try again soon"
+        raise HttpProblem(503, "unavailable", words, 2) from error
 
 
 async def order(request: Request, kind: type[T], default: T | None = None) -> T:
-    """The body of a request, checked. Without a body: the default, if there is one."""
+    """The body of a request, checked. Without a body: `default`, if it is given."""
     body = await read_body(request.scope, request.receive, MOST_BYTES)
     if not body and default is not None:
         return default
     if body.count(b",") > MOST_COMMAS:
-        words = f"more than {MOST_COMMAS:,} values in one request: send them as a file of rows"
+        words = (
+            f"the request has more than {MOST_COMMAS:,} values; send parameters of tasks as a file "
+            "of rows"
+        )
         raise HttpProblem(413, "too-large", words)
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise HttpProblem(400, "invalid", f"the request's body is not valid: {error}") from error
+        raise HttpProblem(400, "invalid", f"the body of the request is invalid: {error}") from error
 
 
 def number(request: Request, name: str, default: int) -> int:
-    text = _said(request, name, str(default))
+    text = _text(request, name, str(default))
     if not _WHOLE.fullmatch(text):
         raise HttpProblem(400, "invalid", f"{name} must be a whole number, not {text[:100]!r}")
     return _in_range(name, int(text))
 
 
 def deadline(request: Request, longest: float = LONGEST_WAIT) -> float:
-    """When to answer at the latest, by the event loop's clock."""
-    text = _said(request, "wait", "0")
+    """When to answer at the latest (event loop's time)."""
+    text = _text(request, "wait", "0")
     if not _DECIMAL.fullmatch(text):
-        raise HttpProblem(400, "invalid", f"wait must be a number, not {text[:100]!r}")
+        raise HttpProblem(400, "invalid", f"wait must be a number of seconds, not {text[:100]!r}")
     wait = _in_range("wait", float(text))
     return asyncio.get_running_loop().time() + min(wait, longest)
 
 
 def choice(request: Request, name: str, *allowed: str) -> str:
-    """One of these; the first if nothing is said."""
-    found: str = request.query_params.get(name, allowed[0])
-    if found not in allowed:
-        raise HttpProblem(400, "invalid", f"{name} must be {_either(allowed)}, not {found!r}")
-    return found
+    """One of the allowed values; the first, if the request has none."""
+    value: str = request.query_params.get(name, allowed[0])
+    if value not in allowed:
+        words = f"{name} must be {_either(allowed)}, not {value[:100]!r}"
+        raise HttpProblem(400, "invalid", words)
+    return value
 
 
-def _said(request: Request, name: str, default: str) -> str:
-    found: str = request.path_params.get(name) or request.query_params.get(name, default)
-    return found
+def _text(request: Request, name: str, default: str) -> str:
+    text: str = request.path_params.get(name) or request.query_params.get(name, default)
+    return text
 
 
 def _in_range(name: str, value: Number) -> Number:
     if abs(value) > MOST_NUMBER:
-        raise HttpProblem(400, "invalid", f"{name} is out of range")
+        raise HttpProblem(400, "invalid", f"{name} must be between -2^53 and 2^53")
     return value
 
 

@@ -1,7 +1,8 @@
-"""A route, declared once, where its handler is: address, permission, what it takes and gives.
+"""Declarations of routes, in front of their handlers: address, permission, what a route takes and
+gives.
 
 The server's routes, their permissions and the description (`openapi`) all come from these
-declarations. What a handler returns is what its route gives, unless the declaration says otherwise.
+declarations. A route gives what its handler returns, unless the declaration says otherwise.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -19,7 +20,7 @@ API, BAG = "/api/v1", "/bags/{bag}"
 _DECLARED = "route_description"
 
 Shown = Literal["nothing", "token", "secret", "credential"]
-# What a handler gives becomes JSON, unless it is a Response.
+# What a handler returns becomes JSON, unless it is a Response.
 Handler = Callable[[Request], Awaitable[Any]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 H = TypeVar("H", bound=Callable[..., Awaitable[Any]])
@@ -35,7 +36,7 @@ BYTES = Media("application/octet-stream")
 
 
 class RouteDescription(Struct, frozen=True, kw_only=True):
-    """One thing that can be asked. `takes` and `gives` are types or Media; None: nothing."""
+    """One address and method. `takes` and `gives` are types or Media; None: nothing."""
 
     method: str
     path: str
@@ -49,9 +50,9 @@ class RouteDescription(Struct, frozen=True, kw_only=True):
     also_gives: tuple[Media, ...] = ()
     status: int = 200
     headers: tuple[str, ...] = ()
-    partly: bool = False  # a part of it may be asked for (Range)
-    refuses: tuple[int, ...] = ()  # beside what everything may be refused for
-    refuses_with: Media | None = None  # what stands in a 410, if it is no problem document
+    partly: bool = False  # the header Range may ask for a part
+    refuses: tuple[int, ...] = ()  # its own error statuses, beside those of every route
+    refuses_with: Media | None = None  # the body of a 410, if it is not a problem document
 
 
 Guarded = Callable[[Handler, RouteDescription], Endpoint]
@@ -66,8 +67,10 @@ def route(
     def declare(handler: H) -> H:
         returned = handler.__annotations__["return"]
         fields.setdefault("gives", Done if returned is ReplyMessage else returned)
-        found = RouteDescription(method=method, path=path, summary=summary, needs=needs, **fields)
-        setattr(handler, _DECLARED, found)
+        described = RouteDescription(
+            method=method, path=path, summary=summary, needs=needs, **fields
+        )
+        setattr(handler, _DECLARED, described)
         return handler
 
     return declare
@@ -83,7 +86,7 @@ def act(path: str, summary: str, needs: Needs, **fields: Any) -> Callable[[H], H
 
 
 def bag_order(name: str, summary: str, **fields: Any) -> Callable[[H], H]:
-    """Something to be done with a bag, by its owner."""
+    """A change of a bag, by its owner."""
     refuses = (404, 409, 413) if "takes" in fields else (404, 409)
     return act(f"{BAG}/{name}", summary, ACT_ON_OWN, refuses=refuses, **fields)
 
@@ -92,18 +95,18 @@ def bag_order(name: str, summary: str, **fields: Any) -> Callable[[H], H]:
 
 
 def declared(holder: type) -> Iterator[tuple[str, RouteDescription]]:
-    """The handlers of a class, by name, in their order."""
+    """The names of a class's handlers and their routes, in their order."""
     for name, value in vars(holder).items():
-        if (found := getattr(value, _DECLARED, None)) is not None:
-            yield name, found
+        if (description := getattr(value, _DECLARED, None)) is not None:
+            yield name, description
 
 
 def routes_of(holder: object, guarded: Guarded) -> list[BaseRoute]:
-    """`guarded` makes an endpoint, for those who may, of a handler that needs something."""
-    found: list[BaseRoute] = []
+    """`guarded` makes an endpoint that checks permissions, for each handler that needs them."""
+    routes: list[BaseRoute] = []
     for name, description in declared(type(holder)):
         endpoint = getattr(holder, name)
         if description.needs is not None:
             endpoint = guarded(endpoint, description)
-        found.append(Route(description.path, endpoint, methods=[description.method]))
-    return found
+        routes.append(Route(description.path, endpoint, methods=[description.method]))
+    return routes

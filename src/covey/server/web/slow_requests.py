@@ -1,13 +1,13 @@
-"""How requests arrive: within a while; and that answers are taken. How many connections there may
-be is decided in `connections`.
+"""Time limits: requests must arrive soon, and answers must be read soon. How many connections there
+may be is decided in `connections`.
 
-Whoever sends one byte now and then would keep a connection, and what it holds, for ever. A
-request's head must be here within HEAD_SECONDS; its body must go on arriving, at LEAST_RATE or
-more, and its answer must be taken as fast. Time that the server itself takes (a parked sync, an
-upload that waits for its turn) is not counted: bytes that are not wanted yet cannot come. One look
-at all connections every few seconds is enough, so that a thousand parked ones cost nothing.
+Otherwise a client that sends one byte now and then would hold a connection, and its memory, for
+ever. A request's head must arrive within HEAD_SECONDS; its body must arrive at LEAST_RATE or more,
+and its answer must be read as fast. Time that the server itself takes (a parked sync, an upload
+that waits for its turn) does not count: then the server does not read. All connections are checked
+every few seconds, so that a thousand parked ones cost nothing.
 
-Answers that are not taken are in memory meanwhile. One owner may have a share of that, too.
+Answers that clients have not read are in memory. Each owner has a share of that memory.
 """
 
 import asyncio
@@ -25,37 +25,37 @@ from covey.server.web.connections import Link
 
 HEAD_SECONDS = 20.0
 LOOK_SECONDS = 5.0
-SLOW_LOOKS = 6  # one after the other, before a slow body is given up
-LEAST_RATE = 200.0  # bytes a second: slower than any line that people put up with
+SLOW_LOOKS = 6  # a connection is closed when this many looks in a row found it slow
+LEAST_RATE = 200.0  # bytes a second: slower than any network in use
 MOST_HEAD_BYTES = 64 << 10
 STRANGER = Who("strangers")
 _ACKNOWLEDGED = struct.Struct("=120xQ")  # in Linux's struct tcp_info
 
 
-class Arriving(HttpToolsProtocol):
-    """uvicorn's protocol, which also keeps count."""
+class TimedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol, with time limits."""
 
-    link: Link | None = None  # this connection, where somebody counts them
-    unread: Shares | None = None  # bytes of all answers that wait to be taken
+    link: Link | None = None  # this connection, if connections are counted
+    unread: Shares | None = None  # bytes of all unread answers
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
-        self._head_since = 0.0  # when the head that is arriving was begun; 0: it is here
+        self._head_since = 0.0  # when the head began to arrive; 0: no head is arriving
         self._head_bytes = 0
         self._body = False
         self._bytes = 0  # since the last look
         self._slow = 0
-        self._received = 0  # by the other side, in bytes, at the last look that had to know
-        self._idle_looks = 0  # while an answer waits to be taken
-        self._unread: tuple[Who, int] | None = None  # what is counted of this one's
+        self._received = 0  # bytes that the client had received at the last look at its answer
+        self._idle_looks = 0  # looks in a row in which the client read too little of its answer
+        self._unread: tuple[Who, int] | None = None  # what this connection has in `unread`
 
     # -- the connection ----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._head_since = self.loop.time()
-        if self.link is not None:  # nothing is heard of a transport that is not read
-            self.link.end = lambda: forget(transport)
+        if self.link is not None:  # while reading is paused, only `abort` ends a transport
+            self.link.end = lambda: abort(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -76,25 +76,25 @@ class Arriving(HttpToolsProtocol):
             self.link.received(len(data), self.flow.pause_reading, self._read_on)
 
     def _read_on(self) -> None:
-        """After a stranger was kept waiting."""
+        """Read again from a stranger that had to wait."""
         if not self.transport.is_closing():
             self.flow.resume_reading()
 
     # -- answers -----------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
-        """More waits to be taken than the system has room for: it is in our memory. Whoever has
-        too much there already loses the connection."""
+        """The kernel's buffer is full, so the rest of the answer is in our memory. A client whose
+        owner has too much there already loses its connection."""
         super().pause_writing()
         if self.unread is None or self._unread is not None:
             return
         who = self.link.who if self.link is not None else None
-        mine = who or STRANGER, self.transport.get_write_buffer_size()
-        if self.unread.take(*mine):
-            self._unread = mine
+        share = who or STRANGER, self.transport.get_write_buffer_size()
+        if self.unread.take(*share):
+            self._unread = share
         else:
             self.unread.refused += 1
-            self.loop.call_soon(forget, self.transport)  # this is called while it writes
+            self.loop.call_soon(abort, self.transport)  # not now: the transport is writing
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -118,7 +118,7 @@ class Arriving(HttpToolsProtocol):
     # -- looks -------------------------------------------------------------------------------
 
     def look(self, now: float) -> bool:
-        """Whether this one has been too slow, and was ended."""
+        """End the connection if it is too slow; whether it was."""
         arrived, self._bytes = self._bytes, 0
         if self._head_since:
             late = now - self._head_since > HEAD_SECONDS
@@ -127,14 +127,14 @@ class Arriving(HttpToolsProtocol):
             late = self._slow >= SLOW_LOOKS
         else:
             late = False
-        late = (late and not self.transport.is_closing()) or self._is_not_taken()
+        late = (late and not self.transport.is_closing()) or self._is_unread()
         if late:
-            forget(self.transport)
+            abort(self.transport)
         return late
 
-    def _is_not_taken(self) -> bool:
-        """Whether an answer, perhaps the last one of a closed connection, has waited too long for
-        somebody to take it. The kernel's own buffers are large: only it knows what has arrived."""
+    def _is_unread(self) -> bool:
+        """Whether the client reads its answer too slowly; it may be the last one of a closed
+        connection. The kernel's buffers are large, and only the kernel knows what has arrived."""
         if not self.transport.get_write_buffer_size():
             self._idle_looks = 0
             return False
@@ -144,8 +144,8 @@ class Arriving(HttpToolsProtocol):
         return self._idle_looks >= SLOW_LOOKS
 
 
-def forget(transport: asyncio.Transport) -> None:
-    """End a connection, and keep nothing of what was to be sent, in the kernel either."""
+def abort(transport: asyncio.Transport) -> None:
+    """End a connection, and drop all unsent bytes, in the kernel too."""
     sock = transport.get_extra_info("socket")
     with contextlib.suppress(OSError, AttributeError), _copy(sock) as copy:
         copy.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -153,21 +153,22 @@ def forget(transport: asyncio.Transport) -> None:
 
 
 def _copy(sock: Any) -> socket.socket:
-    """uvloop's own says little about itself."""
+    """uvloop's sockets lack most options."""
     return socket.socket(fileno=os.dup(sock.fileno()))
 
 
 def received(transport: asyncio.Transport) -> int:
-    """Bytes that the other side has received so far; -1: nobody knows."""
+    """Bytes that the client has received so far; -1: unknown."""
     sock = transport.get_extra_info("socket")
     try:
         with _copy(sock) as copy:
-            known = copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _ACKNOWLEDGED.size)
-        return int(_ACKNOWLEDGED.unpack(known)[0])
+            info = copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _ACKNOWLEDGED.size)
+        return int(_ACKNOWLEDGED.unpack(info)[0])
     except (OSError, AttributeError, struct.error):
         return -1
 
 
 def end_slow(connections: Iterable[Any], now: float) -> int:
-    """How many were ended."""
-    return sum(one.look(now) for one in list(connections) if isinstance(one, Arriving))
+    """End the slow connections; how many were ended."""
+    timed = [connection for connection in connections if isinstance(connection, TimedProtocol)]
+    return sum(connection.look(now) for connection in timed)

@@ -1,9 +1,9 @@
-"""Long answers, made in a thread of their own and sent as they grow.
+"""Long answers, made in their own threads and sent as they grow.
 
-The thread is never more than a few parts ahead of whoever reads. It stops when that one hangs up,
-or when it has found nothing more for a minute; one owner has only a part of these threads. An error
-before the first part is an ordinary answer; one after it cuts the connection, so that nobody takes
-a torn file for a whole one.
+A thread is never more than a few parts ahead of its reader. It stops when the reader hangs up, or
+when one part takes longer than a minute to find; one owner has only a share of these threads. An
+error before the first part is an ordinary answer. An error after it breaks the connection, so that
+nobody takes an incomplete file for a complete one.
 """
 
 import asyncio
@@ -20,22 +20,22 @@ from covey.server.web.problems import HttpProblem
 from covey.server.web.requests import TOO_LONG, reading
 
 AHEAD = 8
-SEARCH_SECONDS = 55.0  # for one part; a client waits for 60
-AGAIN_SECONDS = 0.5  # between tries to end a search: one may come between two statements
+SEARCH_SECONDS = 55.0  # for one part; clients wait for 60
+AGAIN_SECONDS = 0.5  # between tries to stop: a try between two SQL statements stops nothing
 
 _End = Exception | None
 Make: TypeAlias = Callable[[Reader], Iterator[bytes]]
 
 
 class Streams:
-    """Opens streams, up to each owner's share. `reader` gives each thread its own."""
+    """Opens streams, up to each owner's share. `reader` makes a reader for each thread."""
 
     def __init__(self, reader: Callable[[], Reader]) -> None:
         self._reader = reader
         self.open = Shares(EXPORTS)
 
     async def respond(self, make: Make, kind: str) -> "PartsResponse":
-        """`make` is called, and what it gives is read, in the new thread."""
+        """`make` is called, and its iterator read, in the new thread."""
         who = asks_now.get()
         self.open.demand(who)
         parts = _Parts(self._reader, make, lambda: self.open.give(who))
@@ -49,7 +49,7 @@ class _Parts:
         self._reader = reader
         self._make = make
         self._closed = closed
-        self._reading: Reader | None = None  # while the thread lives
+        self._reading: Reader | None = None  # None: the thread has ended
         self._loop = asyncio.get_running_loop()
         self._arrived: asyncio.Queue[bytes | _End] = asyncio.Queue()
         self._room = threading.Semaphore(AHEAD)
@@ -57,7 +57,7 @@ class _Parts:
         threading.Thread(target=self._work, name="covey-export", daemon=True).start()
 
     async def first(self) -> bytes | None:
-        """None if there is nothing at all."""
+        """The first part; None if there are no parts."""
         try:
             return await anext(self)
         except StopAsyncIteration:

@@ -1,8 +1,8 @@
-"""TLS for the server: certificates that change while it runs, and connections that do not notice.
+"""TLS for the server. Certificates may change while it runs; open connections do not notice.
 
-One context serves all new connections. A certificate is loaded into it only after it has been
-tried elsewhere: a half-written pair of files changes nothing, and is looked at again. What may
-take long happens in a thread (`look`); the context is touched by the event loop alone (`use`).
+One context serves all new connections. A new certificate is first tried in another context: a
+half-written pair of files changes nothing, and is tried again later. Reading certificates may take
+long, and happens in a thread (`look`); only the event loop changes the context (`use`).
 """
 
 import os
@@ -18,32 +18,33 @@ CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # what TLS 1.2 may use; all of TLS 1.3 
 
 
 class Pair(NamedTuple):
-    """A certificate with those above it, and its key, as PEM; `told`: where it is from."""
+    """A certificate with those above it, and its key, as PEM; `origin`: where it is from."""
 
     chain: bytes
     key: bytes
-    told: str
+    origin: str
 
 
 class Source(Protocol):
     @property
     def ca(self) -> str:
-        """PEM, what clients and pilots must be told to trust; nothing: they know."""
+        """The authority, as PEM, that clients and pilots must be told to trust; empty: they trust
+        it already."""
         ...
 
     def look(self) -> Pair:
-        """What is to be used now. May take long. Raises OSError or CoveyError."""
+        """The pair to use now. May take long. Raises OSError or CoveyError."""
         ...
 
 
 class Tls:
-    """Raises as its source does."""
+    """Raises what its source raises."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self.context = new_context()
         self._used: Pair | None = None
-        self.expires = 0.0  # when the certificate in use does, in seconds since 1970
+        self.expires = 0.0  # when the certificate in use expires, in seconds since 1970
         pair = self.look()
         if pair is not None:
             self.use(pair)
@@ -53,7 +54,7 @@ class Tls:
         return self._source.ca
 
     def look(self) -> Pair | None:
-        """Something new that works, if there is any."""
+        """A new pair that works; None: nothing has changed."""
         pair = self._source.look()
         if pair == self._used:
             return None
@@ -66,12 +67,12 @@ class Tls:
         self.expires = _expiry(pair.chain)
 
 
-class Own:
-    """Our own authority in a folder, with a certificate for these names."""
+class OwnCertificate:
+    """Our own authority in a folder, and a certificate for these names."""
 
     def __init__(self, folder: Path, names: Callable[[], Sequence[str]]) -> None:
         from covey.server.web.certificate_authority import (
-            Authority,  # heavy, and only this needs it
+            Authority,  # slow to import, and needed only here
         )
 
         self._authority = Authority(folder)
@@ -86,8 +87,8 @@ class Own:
         return Pair(issued.chain, issued.key, "our own authority")
 
 
-class Given:
-    """Files that somebody else keeps up to date."""
+class GivenCertificate:
+    """Files that the administrator keeps up to date."""
 
     ca = ""
 
@@ -106,33 +107,33 @@ def new_context() -> ssl.SSLContext:
     context.set_ciphers(CIPHERS)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
     context.set_alpn_protocols(["http/1.1"])
-    context.num_tickets = 1  # enough to come back with; each costs a write
+    context.num_tickets = 1  # enough to resume a session; each costs a write
     return context
 
 
 def _load(context: ssl.SSLContext, pair: Pair) -> None:
-    """From memory, so that what was tried is what is used."""
+    """Load from memory, so that exactly the bytes that were tried are used."""
     handle = os.memfd_create("certificate")
     try:
         with open(handle, "wb", closefd=False) as file:
             file.write(pair.key + b"\n" + pair.chain)
         context.load_cert_chain(f"/proc/self/fd/{handle}", password=_no_password)
     except (OSError, ValueError) as error:
-        raise BadConfig(f"{pair.told} cannot be used: {_meaning(error)}") from error
+        raise BadConfig(f"{pair.origin} cannot be used: {_meaning(error)}") from error
     finally:
         os.close(handle)
 
 
 def _expiry(chain: bytes) -> float:
-    """The first end of any certificate in the chain."""
-    from cryptography import x509  # heavy, and only servers with TLS need it
+    """When the first certificate of the chain expires."""
+    from cryptography import x509  # slow to import, and only servers with TLS need it
 
-    found = x509.load_pem_x509_certificates(chain)
-    return min(one.not_valid_after_utc.timestamp() for one in found)
+    certificates = x509.load_pem_x509_certificates(chain)
+    return min(certificate.not_valid_after_utc.timestamp() for certificate in certificates)
 
 
 def _meaning(error: Exception) -> str:
-    """OpenSSL's words are for those who wrote it."""
+    """OpenSSL's error in plain words."""
     reason = getattr(error, "reason", None) or ""
     if reason == "KEY_VALUES_MISMATCH":
         return "the key does not belong to the certificate"

@@ -12,7 +12,7 @@ from tests.unit.server.deciders import decider_of
 
 
 class Halted:
-    """Asking, of nobody; it notes how long callers are willing to wait."""
+    """A ServerAccess without a server; it notes how long callers are willing to wait."""
 
     changed = None
     reader = None

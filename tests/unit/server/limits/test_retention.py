@@ -48,7 +48,7 @@ class Blobs:
         self.kept = named
 
 
-class Asking:
+class ServerAccess:
     """Answers from a list of bags; says no when told to."""
 
     def __init__(self, *bags: BagView) -> None:
@@ -72,8 +72,8 @@ def over(id_: int, days: float, status: str = "finished") -> BagView:
     return bag(id=id_, status=status, ended=NOW - days * DAY_SECONDS)
 
 
-def purge(asking: Asking, logs: float = 0, files: float = 0, times: int = 1) -> None:
-    retention = Retention(asking, Blobs(), keep_logs_days=logs, keep_files_days=files)  # type: ignore[arg-type]
+def purge(access: ServerAccess, logs: float = 0, files: float = 0, times: int = 1) -> None:
+    retention = Retention(access, Blobs(), keep_logs_days=logs, keep_files_days=files)  # type: ignore[arg-type]
 
     async def run() -> None:
         for _ in range(times):
@@ -83,42 +83,42 @@ def purge(asking: Asking, logs: float = 0, files: float = 0, times: int = 1) -> 
 
 
 def test_only_what_is_over_and_old() -> None:
-    asking = Asking(
+    access = ServerAccess(
         over(1, 8), over(2, 6), over(3, 30, "cancelled"), bag(id=4), over(5, 9, "paused")
     )
-    purge(asking, logs=7, files=20)
-    assert asking.purged == [(1, "logs"), (3, "logs"), (3, "files")]
+    purge(access, logs=7, files=20)
+    assert access.purged == [(1, "logs"), (3, "logs"), (3, "files")]
 
 
 def test_nothing_is_asked_twice_unless_it_ran_again() -> None:
-    asking = Asking(over(1, 8))
-    retention = Retention(asking, Blobs(), keep_logs_days=7, keep_files_days=0)  # type: ignore[arg-type]
+    access = ServerAccess(over(1, 8))
+    retention = Retention(access, Blobs(), keep_logs_days=7, keep_files_days=0)  # type: ignore[arg-type]
     asyncio.run(retention.purge())
     asyncio.run(retention.purge())
-    assert len(asking.purged) == 1
-    asking.found = [over(1, 7.5)]
+    assert len(access.purged) == 1
+    access.found = [over(1, 7.5)]
     asyncio.run(retention.purge())
-    assert len(asking.purged) == 2
+    assert len(access.purged) == 2
 
 
 def test_for_ever_is_the_default() -> None:
-    asking = Asking(over(1, 10_000))
-    purge(asking)
-    assert asking.purged == []
+    access = ServerAccess(over(1, 10_000))
+    purge(access)
+    assert access.purged == []
 
 
 def test_a_bag_that_refuses_is_not_in_the_way() -> None:
-    asking = Asking(over(1, 8), over(2, 8))
-    asking.problem = HttpProblem(400, "invalid", "it runs again")
-    purge(asking, logs=7, times=2)
-    asking.problem = HttpProblem(503, "unavailable", "the disk is full")
+    access = ServerAccess(over(1, 8), over(2, 8))
+    access.problem = HttpProblem(400, "invalid", "it runs again")
+    purge(access, logs=7, times=2)
+    access.problem = HttpProblem(503, "unavailable", "the disk is full")
     with pytest.raises(HttpProblem):
-        purge(asking, logs=7)
+        purge(access, logs=7)
 
 
 def test_files_that_the_record_names_are_kept() -> None:
     blobs = Blobs()
-    retention = Retention(Asking(), blobs, keep_logs_days=0, keep_files_days=0)  # type: ignore[arg-type]
+    retention = Retention(ServerAccess(), blobs, keep_logs_days=0, keep_files_days=0)  # type: ignore[arg-type]
     asyncio.run(retention.collect())
     assert blobs.kept.of("ann") == {"used"}
     asyncio.run(retention.restore())

@@ -330,7 +330,7 @@ def test_nothing_of_a_strangers_body_is_kept(desk: Desk) -> None:
     status, _, body = line.hear()
     assert (status, b"who are you?" in body) == (401, True)
     assert line.ask(b"one") == (200, b"one")
-    assert [(one.owner, one.kind) for one in desk.refusals.lately()] == [("", "unauthorized")]
+    assert [(one.owner, one.kind) for one in desk.refusals.recent()] == [("", "unauthorized")]
     line.socket.close()
 
 

@@ -15,7 +15,7 @@ from cryptography import x509
 
 from covey.core.errors import BadConfig, CoveyError
 from covey.server.web.certificate_authority import CA_DAYS, SERVER_DAYS, Authority, Issued
-from covey.server.web.tls import Given, Own, Pair, Tls, new_context
+from covey.server.web.tls import GivenCertificate, OwnCertificate, Pair, Tls, new_context
 
 NAMES = ["covey.example.org", "127.0.0.1", "::1"]
 
@@ -268,7 +268,7 @@ def write(folder: Path, issued: Issued) -> tuple[Path, Path]:
 def test_given_files_are_read_again_when_they_change(tmp_path: Path) -> None:
     first, second = Authority(tmp_path / "a"), Authority(tmp_path / "b")
     certificate, key = write(tmp_path, first.issue(NAMES))
-    tls = Tls(Given(certificate, key))
+    tls = Tls(GivenCertificate(certificate, key))
     assert shake(tls.context, trusting(first.trusted), NAMES[0])
     assert tls.look() is None
     certificate.write_bytes(second.issue(NAMES).chain)
@@ -300,7 +300,7 @@ def test_a_key_with_a_password_is_refused_with_words(tmp_path: Path) -> None:
     )
     certificate, key = write(tmp_path, Issued(issued.chain, locked))
     with pytest.raises(BadConfig, match="password"):
-        Tls(Given(certificate, key))
+        Tls(GivenCertificate(certificate, key))
 
 
 # -- the context ---------------------------------------------------------------------------
@@ -354,7 +354,7 @@ def test_sessions_are_resumed(tmp_path: Path) -> None:
 def test_own_looks_for_its_names_each_time(tmp_path: Path) -> None:
     """The address of a host may change while its server runs."""
     names = list(NAMES)
-    tls = Tls(Own(tmp_path / "tls", lambda: names))
+    tls = Tls(OwnCertificate(tmp_path / "tls", lambda: names))
     assert tls.look() is None
     names.append("192.0.2.77")
     pair = tls.look()
