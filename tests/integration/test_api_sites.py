@@ -64,7 +64,7 @@ def test_sites_of_the_file_and_added_ones(place: Place) -> None:
         ("lab", {"driver": "slrm"}, "there is no driver 'slrm'"),
         ("lab", {"driver": "local"}, "[local] says what may run here"),
         ("lab", {}, "driver is missing"),
-        ("lab", [], "the request's body"),
+        ("lab", [], "the body of the request"),
         ("filed", {"driver": "slurm"}, "is set in the server's covey.toml: change it there"),
         ("a%20b", {"driver": "slurm"}, "a site's name has letters"),
     ],

@@ -181,7 +181,7 @@ def test_an_admin_gives_what_they_have(world: World, ann: Client, bob: Client) -
     admin = client_of(world, "root", "--role", "admin")
     secret = put(ann, b"ann's other secret")
     spec = naming(secret, "input")
-    with pytest.raises(Refused, match="you have not sent"):
+    with pytest.raises(Refused, match="you have not uploaded"):
         admin.submit(spec)
     mine = put(admin, b"from the admin")
     given = BagSpec(argv=("x",), owner="bob", inputs=(Placed(path="in", blob=mine),))
@@ -238,7 +238,7 @@ def test_what_a_task_returned_is_its_owners_alone() -> None:
         assert [one.digest for one in bob.files(task[1])] == [digest]
         with pytest.raises(NotFound):
             list(bob.read_file(digest))
-        with pytest.raises(Refused, match="you have not sent"):
+        with pytest.raises(Refused, match="you have not uploaded"):
             bob.submit(naming(Blob(digest, len(data)), "input"))
 
 
