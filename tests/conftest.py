@@ -1,5 +1,6 @@
 """Settings for every test. Markers and the time limit are in pyproject.toml."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -40,6 +41,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return LONG_FIRST.index(folder) if folder in LONG_FIRST else 0
 
     items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and what they import stay: the garbage collector need not look at them."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 @pytest.hookimpl(trylast=True)

@@ -327,11 +327,11 @@ class World:
 
     def _satisfied(self) -> bool:
         done = all(owner.satisfied() for owner in self.owners)
-        quiet = not self.administrator.asking and not self.sites.waiting()
-        if done and quiet and all(pilot.idle() for pilot in self.pilots if pilot.alive):
-            return True
         self._done_at = min(self._done_at, self.clock.time) if done else math.inf
-        waiting = self.sites.waiting()
+        waiting = self.sites.waiting() if done else 0
+        quiet = done and not waiting and not self.administrator.asking
+        if quiet and all(pilot.idle() for pilot in self.pilots if pilot.alive):
+            return True
         if waiting and self.clock.time > max(self._done_at, self.calm_at) + UNWANTED_SECONDS:
             raise Violation(f"nobody wants anything, but {waiting} jobs wait")
         if self.clock.time > self.calm_at + self._patience_seconds():

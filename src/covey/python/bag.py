@@ -80,11 +80,13 @@ class Progress(NamedTuple):
 
 
 class Bag:
-    """Made by `submit`, `Connection.bag` and `Connection.bags`. `known` is its last known state."""
+    """Made by `submit`, `Connection.bag` and `Connection.bags`. `known` is its last known state,
+    which is `new` right after the submission."""
 
-    def __init__(self, connection: "Connection", known: BagView) -> None:
+    def __init__(self, connection: "Connection", known: BagView, *, new: bool = False) -> None:
         self.connection = connection
         self.known = known
+        self._new = new
         self._shown: showing.Shown | None = None  # by the last wait
 
     @property
@@ -261,8 +263,9 @@ class Bag:
         self, query: ResultQuery, wait_seconds: float = FOLLOW_SECONDS
     ) -> tuple[BagView, Sequence[ResultRow]]:
         """The state of the bag, and the results after the query's place. Waits for results, unless
-        none can come."""
-        view = self.poll()
+        none can come. Right after the submission its answer is the state."""
+        view = self.known if self._new else self.poll()
+        self._new = False
         ends = view.over or view.status == "paused"
         client = self.connection.client()
         return view, client.results(self.id, query, 0.0 if ends else wait_seconds)

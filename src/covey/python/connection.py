@@ -197,7 +197,7 @@ class Connection:
         draft = select(draft, first, (where,) if isinstance(where, str) else where)
         if draft.taken is not None:
             say(f"submitting {draft.taken.words}")
-        return self._bag(self._send(gather(draft, say), key).bag)
+        return self._new_bag(self._send(gather(draft, say), key).bag)
 
     def _send(self, gathered: Gathered, key: str | None) -> Submitted:
         """Submit the bag. If the directory's own server ends meanwhile, submit again to a new one:
@@ -215,11 +215,11 @@ class Connection:
         NotFound if there is none, or more than one."""
         return Bag(self, bag_places.find_bag(self.reader(), str(reference)))
 
-    def _bag(self, number: int) -> Bag:
+    def _new_bag(self, number: int) -> Bag:
         view = self.client().bag(number)
         if view is None:
             raise NotFound(f"bag {number} is gone")
-        return Bag(self, view)
+        return Bag(self, view, new=True)
 
     def bags(self) -> Listing[Bag]:
         """All bags, newest first."""

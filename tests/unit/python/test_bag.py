@@ -172,6 +172,15 @@ def test_results_come_one_after_another_until_the_bag_is_over(server: Server) ->
     assert all(query.by_row for query in server.asked)
 
 
+def test_the_first_page_of_a_new_bag_needs_no_second_look_at_the_bag(server: Server) -> None:
+    server.rows = [row(0)]
+    bag = Bag(bag_of(server).connection, server.view, new=True)
+    assert next(bag.follow()).task == 0
+    assert server.waits == []
+    assert next(bag.follow()).task == 0
+    assert len(server.waits) == 1
+
+
 def test_following_ends_where_nothing_more_comes(server: Server) -> None:
     bag = bag_of(server, becomes(server, status="paused"))
     with pytest.raises(BagPaused):
