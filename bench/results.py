@@ -22,17 +22,16 @@ from covey.core.record.actions import (
     SaveBagStatus,
 )
 from covey.core.record.model import (
-    AttemptId,
     BagId,
     BagRecord,
     BagSpec,
     BagStatus,
     EndRecord,
     PilotId,
-    TaskNumber,
     Verdict,
 )
 from covey.core.values.space import Axis, Product, Range
+from covey.pilot.protocol.messages import End
 from covey.store.sqlite.sqlite_record import SqliteRecord
 
 TASKS = 1_000_000
@@ -125,23 +124,27 @@ def fill(path: Path, count: int) -> None:
 
 def _end(bag: BagId, task: int) -> EndRecord:
     started = 1000.0 + task / 1000
+    end = End(
+        1,
+        task + 1,
+        bag,
+        task,
+        "ok",
+        exit_code=0,
+        cpu_seconds=1.0 + task % 7 / 10,
+        memory_kb=20_000 + task % 1000,
+        result=f'{{"energy":{-task / 3:.6f},"steps":{task % 977}}}',
+    )
     return EndRecord(
-        bag=bag,
-        task=TaskNumber(task),
-        attempt=AttemptId(1, task + 1),
+        end,
+        Verdict.COUNTS,
         pilot=PilotId(1),
         host=f"node{task % 50}",
-        outcome="ok",
-        verdict=Verdict.COUNTS,
-        exit_code=0,
         sent=started,
         fetched=started,
         started=started,
         ended=started + 1.25,
         delivered=started + 1.5,
-        cpu_seconds=1.0 + task % 7 / 10,
-        memory_kb=20_000 + task % 1000,
-        result=f'{{"energy":{-task / 3:.6f},"steps":{task % 977}}}',
     )
 
 

@@ -25,7 +25,6 @@ from covey.core.record.model import (
     BagStatus,
     Blob,
     Condition,
-    FileRecord,
     Need,
     PilotId,
     Placed,
@@ -49,6 +48,7 @@ from tests.unit.store.builders import (
     ends,
     finished,
     pilot,
+    returned,
     successes,
 )
 
@@ -234,8 +234,8 @@ def test_reopening_none_of_the_failed_tasks(kept: Kept) -> None:
 
 
 def printed(task: int, id_: int) -> object:
-    file = FileRecord(f"{task}.txt", 3, data=b"abc")
-    large = FileRecord("large", 9, digest=f"{id_:064x}")
+    file = returned(f"{task}.txt", 3, data=b"abc")
+    large = returned("large", 9, digest=f"{id_:064x}")
     return end(task, stdout="hello\n", stderr="e", bag=id_, files=(file, large), result='{"a":1}')
 
 
@@ -390,9 +390,8 @@ def test_files_belong_to_the_owners_of_the_bags_that_name_them(kept: Kept) -> No
         kept.record.apply([SaveBag(bag(number, 3, owner=owner, manifest=manifest))])
         kept.record.apply([LeaseChunk(BagId(number), 0, 3)])
     noted = bag(3, 3, owner="bob", notes=f"I know of {'a' * 64}")
-    file = FileRecord(path="f", size=5, digest="c" * 64)
-    returned = end(0, bag=2, files=(file,))
-    kept.record.apply([SaveBag(noted), ends(returned)])
+    file = returned(path="f", size=5, digest="c" * 64)
+    kept.record.apply([SaveBag(noted), ends(end(0, bag=2, files=(file,)))])
     named = {"ann": {"a" * 64}, "bob": {"b" * 64}}
     assert kept.reader.named_files() == NamedFiles(named, {"bob": {"c" * 64}})
 

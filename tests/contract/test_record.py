@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from covey.core.record.actions import (
@@ -136,9 +135,9 @@ def test_results_may_follow_their_chunks_closing_within_one_commit(kept: Kept) -
 
 def test_results_are_listed_with_all_that_is_known(kept: Kept) -> None:
     kept.record.apply(a_bag_of(3))
-    failure = end(2, "failed", exit_code=9, signal=15, message="no", stdout="a\nlast\n\n")
-    told = msgspec.structs.replace(failure, stderr="e", stdout_bytes=8, stderr_bytes=1)
-    kept.record.apply([ends(told)])
+    printed = {"stdout": "a\nlast\n\n", "stderr": "e", "stdout_bytes": 8, "stderr_bytes": 1}
+    failure = end(2, "failed", exit_code=9, signal=15, message="no", **printed)  # type: ignore[arg-type]
+    kept.record.apply([ends(failure)])
     (row,) = results(kept)
     assert (row.row, row.task, row.values, row.outcome, row.counted) == (
         1,

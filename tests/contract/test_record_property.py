@@ -39,7 +39,6 @@ from covey.core.record.model import (
     BagId,
     BagStatus,
     EndRecord,
-    FileRecord,
     JobId,
     JobOutcome,
     JobRecord,
@@ -53,12 +52,13 @@ from covey.core.record.model import (
     Verdict,
 )
 from covey.core.values.space import Axis, Values
+from covey.pilot.protocol.messages import OutputFile
 from covey.ports import Reader
 from covey.store.sqlite.reading import SqliteReader
 from covey.store.sqlite.sqlite_record import SqliteRecord
 from covey.wire import ResultQuery
 from tests.memory_store.memory_record import MemoryRecord
-from tests.unit.store.builders import bag, end, pilot
+from tests.unit.store.builders import bag, end, pilot, returned
 
 TOTAL = 12
 BAGS = st.integers(1, 4)
@@ -74,9 +74,9 @@ REPORTS = st.sampled_from(
 FILES = st.lists(
     st.sampled_from(
         [
-            FileRecord("a", 3, data=b"abc"),
-            FileRecord("b", 9000, data=b"b" * 9000, executable=True),
-            FileRecord("c", 10**9, digest="c" * 64),
+            returned("a", 3, data=b"abc"),
+            returned("b", 9000, data=b"b" * 9000, executable=True),
+            returned("c", 10**9, digest="c" * 64),
         ]
     ),
     max_size=3,
@@ -236,7 +236,7 @@ class Twins(RuleBasedStateMachine):
         give_up: bool,
         texts: tuple[str, str],
         number: int,
-        extras: tuple[str, str, tuple[FileRecord, ...]],
+        extras: tuple[str, str, tuple[OutputFile, ...]],
         host: str,
     ) -> None:
         model = self.bags.get(id_)

@@ -11,11 +11,21 @@ import pytest
 
 from covey.core.errors import InvalidQuery
 from covey.core.record.actions import AppendSegment, LeaseChunk, ReopenFailed, SaveBag, SavePilot
-from covey.core.record.model import BagRecord, BagSpec, FileRecord, Segment, Verdict
+from covey.core.record.model import BagRecord, BagSpec, Segment, Verdict
 from covey.core.values.space import Axis, Product, Range, Values
 from covey.wire import FailureGroup, ResultQuery, ReturnedFile
 from tests.contract.keeping import Kept
-from tests.unit.store.builders import BAG, a_bag_of, bag, end, ends, finished, pilot, successes
+from tests.unit.store.builders import (
+    BAG,
+    a_bag_of,
+    bag,
+    end,
+    ends,
+    finished,
+    pilot,
+    returned,
+    successes,
+)
 
 WASTE, REPLACES = Verdict.WASTE, Verdict.REPLACES
 
@@ -469,10 +479,10 @@ def test_files_that_tasks_returned(kept: Kept) -> None:
     kept.record.apply(a_bag_of(8))
     text, noise = b"line\n" * 500, bytes(range(256)) * 3
     files = (
-        FileRecord("out/a.txt", 2500, data=text),
-        FileRecord("out/b.bin", 768, data=noise, executable=True),
-        FileRecord("large", 10**10, digest="e" * 64),
-        FileRecord("empty", 0),
+        returned("out/a.txt", 2500, data=text),
+        returned("out/b.bin", 768, data=noise, executable=True),
+        returned("large", 10**10, digest="e" * 64),
+        returned("empty", 0),
     )
     kept.record.apply([ends(end(5, files=files))])
     kept.record.apply([successes([4]), ends(end(2, files=files[:1]), end(7, files=files[1:3]))])
@@ -503,7 +513,7 @@ def test_files_that_tasks_returned(kept: Kept) -> None:
 
 
 def test_files_of_what_counts(kept: Kept) -> None:
-    file = FileRecord("f", 1, data=b"x")
+    file = returned("f", 1, data=b"x")
     kept.record.apply([*a_bag_of(2), ends(end(0, "output", files=(file,)))])
     assert [file.row for file in kept.reader.files(BAG)] == [1]
     kept.record.apply([ends(end(0, "ok", REPLACES, attempt=(1, 9), files=(file, file)))])

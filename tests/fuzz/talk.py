@@ -24,14 +24,13 @@ from covey.core.record.model import (
     BagId,
     BagSpec,
     Blob,
-    EndRecord,
     PilotId,
     PilotStatus,
     Placed,
     Role,
 )
 from covey.core.values.space import Axis, Range
-from covey.pilot.protocol.messages import LOST, PILOT_OUTCOMES, PROTOCOL, Held
+from covey.pilot.protocol.messages import LOST, PILOT_OUTCOMES, PROTOCOL, End, Held
 from tests.fuzz.inside import SECRET, TOKEN, Heard, Inside, Told
 from tests.fuzz.mutations import Mutator, encode
 from tests.property.model import picture
@@ -364,7 +363,7 @@ def out_of_range(value: Any) -> str:
         return "" if -(2**53) <= value <= 2**53 else repr(value)
     if isinstance(value, str):
         return "" if len(value) <= MOST_TEXT else f"{len(value)} characters"
-    if isinstance(value, EndRecord) and value.outcome not in (*PILOT_OUTCOMES, LOST):
+    if isinstance(value, End) and value.outcome not in (*PILOT_OUTCOMES, LOST):
         return f"the outcome {value.outcome!r}"
     if isinstance(value, msgspec.Struct):
         value = msgspec.structs.astuple(value)

@@ -14,12 +14,12 @@ from covey.core.record.actions import (
     SaveBagStatus,
     SavePilot,
 )
-from covey.core.record.model import BagId, BagStatus, FileRecord, Segment, Verdict
+from covey.core.record.model import BagId, BagStatus, Segment, Verdict
 from covey.core.values.space import Axis, Values
 from covey.store.sqlite import purge
 from covey.store.sqlite.reading import SqliteReader
 from covey.store.sqlite.sqlite_record import SqliteRecord
-from tests.unit.store.builders import a_bag_of, end, ends, pilot
+from tests.unit.store.builders import a_bag_of, end, ends, pilot, returned
 
 TABLES = ("ends", "outputs", "files", "chunks", "segments", "reopenings", "causes", "result_names")
 
@@ -48,7 +48,7 @@ def fill(record: SqliteRecord, id_: int, size: int = 100) -> None:
             stdout=os.urandom(size).hex(),
             cause="exit 1" if task % 5 == 0 else "",
             result='{"a":1}',
-            files=(FileRecord("f", size, data=os.urandom(size)),),
+            files=(returned("f", size, data=os.urandom(size)),),
         )
         for task in range(count)
     ]
@@ -163,7 +163,7 @@ def test_space_is_given_back(record: SqliteRecord) -> None:
 def test_what_a_retry_records_after_the_order_stays(record: SqliteRecord, what: str) -> None:
     large(record, 1)
     record.apply([PurgeBag(BagId(1), what)])
-    file = FileRecord("f", 1, data=b"x")
+    file = returned("f", 1, data=b"x")
     new = end(2999, verdict=Verdict.WASTE, bag=1, attempt=(1, 90_000), stdout="new", files=(file,))
     record.apply([ends(new)])
     tidy(record)

@@ -31,7 +31,7 @@ from covey.core.values.causes import IGNORED_RESULT
 from covey.core.values.columns import Column
 from covey.core.values.comparisons import Comparison, holds
 from covey.core.values.space import Point, Scalar
-from covey.pilot.protocol.messages import CANCELLED, HOST, LOST, OK
+from covey.pilot.protocol.messages import CANCELLED, HOST, LOST, OK, End
 from covey.ports import NamedFiles
 from covey.store.results import columns, export, failures, queries
 from covey.store.results.bag_views import MOST_IGNORED, class_views, inputs_view, is_silent
@@ -54,7 +54,8 @@ from covey.wire import (
 
 class MemoryRow(Struct, eq=False):
     number: int
-    end: EndRecord
+    record: EndRecord
+    end: End  # the record's, without what was purged
     last_line: str | None = None  # of the output, if the output was purged
 
     def output(self) -> str:
@@ -155,17 +156,18 @@ class MemoryReader:
         if memory_bag is None:
             return []
 
-        def kind(end: EndRecord) -> tuple[str, str]:
-            return end.cause, end.outcome
+        def kind(record: EndRecord) -> tuple[str, str]:
+            return record.cause, record.end.outcome
 
-        ends = [memory_bag.result[task].end for task in memory_bag.failures()]
+        ends = [memory_bag.result[task].record for task in memory_bag.failures()]
         groups = [_group(list(members)) for _, members in groupby(sorted(ends, key=kind), key=kind)]
         return sorted(groups, key=lambda group: (-group.count, group.example))[:limit]
 
     def failed_tasks(self, bag: int, causes: tuple[str, ...]) -> list[int]:
         memory_bag = self._bags.get(BagId(bag))
         tasks = [] if memory_bag is None else memory_bag.failures()
-        by_task = {task: memory_bag.result[task].end.cause for task in tasks} if memory_bag else {}
+        results = memory_bag.result if memory_bag else {}
+        by_task = {task: results[task].record.cause for task in tasks}
         every_cause = list(dict.fromkeys(by_task.values()))
         wanted = [failures.meant(cause, every_cause, bag) for cause in causes]
         return [task for task in tasks if by_task[task] in wanted]
@@ -258,7 +260,7 @@ class MemoryReader:
         end = row.end
         return Output(
             task=task,
-            attempt=str(end.attempt),
+            attempt=str(row.record.attempt),
             outcome=end.outcome,
             stdout=end.stdout,
             stderr=end.stderr,
@@ -353,36 +355,36 @@ def _exported(row: ResultRow, report: str) -> tuple[object, ...]:
 
 def _group(ends: list[EndRecord]) -> FailureGroup:
     """The group of these failed ends, which are in the order of tasks."""
-    hosts = list(dict.fromkeys(end.host for end in ends))
+    hosts = list(dict.fromkeys(record.host for record in ends))
     first = ends[0]
     return FailureGroup(
         cause=first.cause,
-        outcome=first.outcome,
+        outcome=first.end.outcome,
         count=len(ends),
         hosts=hosts[: failures.FIRST_HOSTS],
         host_count=len(hosts),
-        tasks=[end.task for end in ends[: failures.FIRST_TASKS]],
+        tasks=[record.task for record in ends[: failures.FIRST_TASKS]],
         example=first.task,
-        log=rows.last_lines(first.stderr, first.stdout),
+        log=rows.last_lines(first.end.stderr, first.end.stdout),
     )
 
 
 def _waste(bag: MemoryBag) -> WasteView:
     waste = WasteView()
     for row in (row for task in sorted(bag.rows) for row in bag.rows[task]):
-        end, result = row.end, bag.result.get(row.end.task)
+        record, outcome, result = row.record, row.end.outcome, bag.result.get(row.record.task)
         if result is row:
             continue
-        if end.outcome == CANCELLED:
+        if outcome == CANCELLED:
             if result is not None and result.end.outcome == OK and result.number < row.number:
                 waste.cancelled += 1
-                waste.cancelled_seconds += end.ended - end.started
-        elif end.outcome == OK:
+                waste.cancelled_seconds += record.ended - record.started
+        elif outcome == OK:
             waste.discarded += 1
-            waste.discarded_seconds += end.ended - end.started
-        elif end.outcome in (LOST, HOST):
+            waste.discarded_seconds += record.ended - record.started
+        elif outcome in (LOST, HOST):
             waste.lost += 1
-            waste.lost_seconds += end.delivered - end.sent if end.sent > 0 else 0.0
+            waste.lost_seconds += record.delivered - record.sent if record.sent > 0 else 0.0
     return waste
 
 
@@ -396,7 +398,7 @@ def _files(row: MemoryRow, points: Points) -> list[ReturnedFile]:
             path=file.path,
             size=file.size,
             digest=file.digest,
-            data=file.data,
+            data=rows.file_content(file),
             executable=file.executable,
         )
         for file in row.end.files
@@ -441,13 +443,13 @@ def _view(bag: MemoryBag) -> BagView:
 
 def _ignored_results(bag: MemoryBag) -> list[str]:
     first = f"{IGNORED_RESULT}: "
-    ends = (row.end for rows_of_task in bag.rows.values() for row in rows_of_task)
-    causes = sorted({end.cause for end in ends if end.cause.startswith(first)})
+    ends = (row.record for rows_of_task in bag.rows.values() for row in rows_of_task)
+    causes = sorted({record.cause for record in ends if record.cause.startswith(first)})
     return [cause.removeprefix(first) for cause in causes[:MOST_IGNORED]]
 
 
 def _result(bag: MemoryBag, row: MemoryRow, points: Points) -> ResultRow:
-    end = row.end
+    record, end = row.record, row.end
     return ResultRow(
         row=row.number,
         task=end.task,
@@ -456,26 +458,26 @@ def _result(bag: MemoryBag, row: MemoryRow, points: Points) -> ResultRow:
         counted=bag.result.get(end.task) is row,
         exit_code=end.exit_code,
         signal=end.signal,
-        attempt=str(end.attempt),
-        pilot=end.pilot,
-        host=end.host,
-        sent=end.sent,
-        fetched=end.fetched,
-        started=end.started,
-        ended=end.ended,
-        delivered=end.delivered,
-        wall_seconds=end.ended - end.started,
+        attempt=str(record.attempt),
+        pilot=record.pilot,
+        host=record.host,
+        sent=record.sent,
+        fetched=record.fetched,
+        started=record.started,
+        ended=record.ended,
+        delivered=record.delivered,
+        wall_seconds=record.ended - record.started,
         cpu_seconds=end.cpu_seconds,
         memory_kb=end.memory_kb,
         stdout_bytes=end.stdout_bytes,
         stderr_bytes=end.stderr_bytes,
         message=end.message,
         output=row.output(),
-        cause=end.cause,
+        cause=record.cause,
         result=rows.reported(end.result) or {} if end.result else {},
         files=len(end.files),
         inputs_version=version_of(
-            [version.first for version in bag.record.input_versions], end.attempt
+            [version.first for version in bag.record.input_versions], record.attempt
         ),
     )
 

@@ -243,10 +243,10 @@ class MemoryRecord(MemoryReader):
             self._last_purged = max(self._last_purged, id_)
         for row in (row for attempts in bag.rows.values() for row in attempts):
             if what == "files":
-                row.end = msgspec.structs.replace(row.end, files=())
+                row.end = row.end._replace(files=[])
             else:
                 row.last_line = row.output()
-                row.end = msgspec.structs.replace(row.end, stdout="", stderr="")
+                row.end = row.end._replace(stdout="", stderr="")
 
     def _save_host(self, change: SaveHost) -> None:
         host = self._host(change.host, change.at)
@@ -278,25 +278,26 @@ class MemoryRecord(MemoryReader):
             )
         return view
 
-    def _record(self, end: EndRecord) -> None:
-        if end.only_of:
-            named = self._bags.get(end.bag)
-            if named is None or named.record.spec.owner != end.only_of:
+    def _record(self, record: EndRecord) -> None:
+        end = record.end
+        if record.only_of:
+            named = self._bags.get(record.bag)
+            if named is None or named.record.spec.owner != record.only_of:
                 return
         self._last_row += 1
-        host = self._host(end.host, end.delivered)
+        host = self._host(record.host, record.delivered)
         host.done += end.outcome == OK
         host.failed += end.outcome in rows.HOST_FAILURES
         if end.outcome != LOST:
-            host.heard = max(host.heard, end.delivered)
-        bag = self._bags.get(end.bag)
+            host.heard = max(host.heard, record.delivered)
+        bag = self._bags.get(record.bag)
         if bag is None:
             return
-        row = MemoryRow(self._last_row, end)
+        row = MemoryRow(self._last_row, record, end)
         attempts = bag.rows.setdefault(end.task, [])
-        inherits = _remove_lost(bag, attempts, end)
+        inherits = _remove_lost(bag, attempts, record)
         attempts.append(row)
-        if inherits or _counts(bag, end):
+        if inherits or _counts(bag, record):
             bag.result[end.task] = row
             bag.stale = bag.over()
             if end.result:
@@ -314,30 +315,31 @@ def _append(bag: MemoryBag, change: AppendSegment) -> None:
     _change(bag, segments=(*bag.record.segments, change.segment), total=change.total)
 
 
-def _remove_lost(bag: MemoryBag, attempts: list[MemoryRow], end: EndRecord) -> bool:
+def _remove_lost(bag: MemoryBag, attempts: list[MemoryRow], record: EndRecord) -> bool:
     """Remove the row that says that this attempt was lost: an attempt has only one row. Returns
     whether that row was the result of its task; then the real end takes its place."""
     for row in attempts:
-        if row.end.attempt == end.attempt and row.end.outcome == LOST and end.attempt.epoch > 0:
+        same = row.record.attempt == record.attempt and record.attempt.epoch > 0
+        if same and row.end.outcome == LOST:
             attempts.remove(row)
-            if bag.result.get(end.task) is row:
-                del bag.result[end.task]
+            if bag.result.get(record.task) is row:
+                del bag.result[record.task]
                 return True
             return False
     return False
 
 
-def _counts(bag: MemoryBag, end: EndRecord) -> bool:
-    result = bag.result.get(end.task)
-    match end.verdict:
+def _counts(bag: MemoryBag, record: EndRecord) -> bool:
+    result = bag.result.get(record.task)
+    match record.verdict:
         case Verdict.COUNTS:
-            assert result is None, f"{end} counts, but so does {result}"
+            assert result is None, f"{record} counts, but so does {result}"
             return True
         case Verdict.REPLACES:
-            assert result is None or result.end.outcome != OK, f"{end} replaces {result}"
+            assert result is None or result.end.outcome != OK, f"{record} replaces {result}"
             return True
         case Verdict.LATE:
-            leased = any(c.first <= end.task < c.stop for c in bag.chunks.values())
+            leased = any(c.first <= record.task < c.stop for c in bag.chunks.values())
             return leased and (result is None or result.end.outcome != OK)
         case Verdict.WASTE:
             return False

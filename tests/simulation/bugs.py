@@ -163,10 +163,10 @@ def never_requeues_what_is_lost(
 
 @bug((memory_record, "_counts"))
 def late_failure_overrides_a_success(
-    right: Callable[..., bool], bag: memory_reading.MemoryBag, end: EndRecord
+    right: Callable[..., bool], bag: memory_reading.MemoryBag, record: EndRecord
 ) -> bool:
-    late = end.verdict is Verdict.WASTE and end.outcome in (FAILED, TIMEOUT)
-    return (late and end.task in bag.result) or right(bag, end)
+    late = record.verdict is Verdict.WASTE and record.end.outcome in (FAILED, TIMEOUT)
+    return (late and record.task in bag.result) or right(bag, record)
 
 
 @bug((dispatch, "recall_surplus"))

@@ -14,7 +14,7 @@ from covey.core.record.actions import (
     ReplyMessage,
     Write,
 )
-from covey.core.record.model import RequestId
+from covey.core.record.model import BagId, RequestId
 from covey.core.state import State
 
 
@@ -31,9 +31,10 @@ class Turn:
         journal.writes = number = journal.writes + 1
         self.actions.append(Write(number, change))
         if isinstance(change, RecordEnds):
-            for bag in {end.bag for end in change.ends}:
-                if bag in bags:
-                    bags[bag].progress.recorded = number
+            for id_ in {record.end.bag for record in change.ends}:
+                bag = bags.get(BagId(id_))
+                if bag is not None:
+                    bag.progress.recorded = number
         if then is not None:
             journal.then.append((number, then))
         return number

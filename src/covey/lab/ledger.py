@@ -38,23 +38,23 @@ class Account:
         self.replicas += replica
         self.repeats += repeat and not replica
 
-    def ended(self, end: EndRecord) -> None:
-        seconds = max(0.0, end.ended - end.started)
-        if end.verdict is Verdict.COUNTS and end.outcome == OK:
+    def ended(self, record: EndRecord) -> None:
+        seconds = max(0.0, record.ended - record.started)
+        if record.verdict is Verdict.COUNTS and record.end.outcome == OK:
             self.done += 1
             self.work_seconds += seconds
-            wait = end.started - self.created
+            wait = record.started - self.created
             self.waits += wait
             self.longest_wait = max(self.longest_wait, wait)
             if self.done >= self._before_tail and not self.most_done_at:
-                self.most_done_at = end.delivered
+                self.most_done_at = record.delivered
             return
         self.other_seconds += seconds
-        if end.outcome == OK:
+        if record.end.outcome == OK:
             self.discarded += 1
-        elif end.outcome == CANCELLED:
+        elif record.end.outcome == CANCELLED:
             self.cancelled += 1
-        elif end.outcome == LOST:
+        elif record.end.outcome == LOST:
             self.lost += 1
         else:
             self.failures += 1

@@ -286,11 +286,11 @@ class Ledger:
             case SaveHistory(host, history):
                 self.histories[host] = history
             case RecordEnds(_, _, ends):
-                for end in ends:
-                    key = (end.attempt.epoch, end.attempt.sequence)
-                    self.recorded.setdefault(key, []).append(end.outcome)
+                for row in ends:
+                    key = (row.attempt.epoch, row.attempt.sequence)
+                    self.recorded.setdefault(key, []).append(row.end.outcome)
                     self.recorded_at.setdefault(key, now)
-                    self.taken_in.setdefault(key, end.delivered)
+                    self.taken_in.setdefault(key, row.delivered)
             case _:
                 pass
 

@@ -165,8 +165,8 @@ class Judge:
         """This change has become durable."""
         match change:
             case RecordEnds(_, _, ends):
-                for end in ends:
-                    self._note_end(end, now)
+                for record in ends:
+                    self._note_end(record, now)
             case ReopenFailed(bag, _, tasks):
                 for task in [task for task in self._given_up if task[0] == bag]:
                     if tasks is None or task[1] in tasks:
@@ -177,23 +177,23 @@ class Judge:
         self._police.applied(change, now)
         self._ledger.applied(change, now)
 
-    def _note_end(self, end: EndRecord, now: float) -> None:
-        task = (end.bag, end.task)
-        key = (end.attempt.epoch, end.attempt.sequence)
+    def _note_end(self, record: EndRecord, now: float) -> None:
+        task = (record.bag, record.task)
+        key = (record.attempt.epoch, record.attempt.sequence)
         run = self._ledger.by_attempt.get(key)
         before = self._ledger.recorded.get(key, [])
-        self._check_sender(end, key)
+        self._check_sender(record, key)
         if key != NOBODYS and any(outcome != LOST for outcome in before):  # a lost one may return
-            raise Violation(f"{end} is recorded again, after {before}")
-        if end.outcome in OWN_FAILURES:
-            self._own_failures.setdefault(task, {})[str(end.attempt)] = end.outcome
-        if end.verdict is Verdict.COUNTS and end.outcome != OK:
+            raise Violation(f"{record} is recorded again, after {before}")
+        if record.end.outcome in OWN_FAILURES:
+            self._own_failures.setdefault(task, {})[str(record.attempt)] = record.end.outcome
+        if record.verdict is Verdict.COUNTS and record.end.outcome != OK:
             self._given_up[task] = None
-        if end.verdict is Verdict.REPLACES:
+        if record.verdict is Verdict.REPLACES:
             self._given_up.pop(task, None)
-        if key == NOBODYS and self._all_have_spoken(end.delivered):
-            raise Violation(f"{end}, but every pilot has said that it does not have it")
-        if end.outcome == LOST and run is not None and not self._excused(run, now):
+        if key == NOBODYS and self._all_have_spoken(record.delivered):
+            raise Violation(f"{record}, but every pilot has said that it does not have it")
+        if record.end.outcome == LOST and run is not None and not self._excused(run, now):
             raise Violation(f"{_text(run)} is recorded as lost, but its pilot was there")
 
     def _all_have_spoken(self, at: float) -> bool:
@@ -214,14 +214,14 @@ class Judge:
         """Was it silent since the restart for so long that it may have been given up?"""
         return life.silent_for(self._settings.lease_seconds, self._ledger.restarts[-1], until)
 
-    def _check_sender(self, end: EndRecord, key: tuple[int, int]) -> None:
+    def _check_sender(self, record: EndRecord, key: tuple[int, int]) -> None:
         """Whoever reports the end of an attempt must have been sent it. Pilot 0 is the server. An
         attempt that is lost may have been decided on without ever being sent."""
-        sending, life = self._ledger.sendings.get(key), self._ledger.lives.get(end.pilot)
-        if not end.pilot or (sending is None and end.outcome == LOST):
+        sending, life = self._ledger.sendings.get(key), self._ledger.lives.get(record.pilot)
+        if not record.pilot or (sending is None and record.end.outcome == LOST):
             return
-        if sending is None or sending.task != (end.bag, end.task) or sending.life is not life:
-            who = life.name if life is not None else f"pilot {end.pilot}"
+        if sending is None or sending.task != (record.bag, record.task) or sending.life is not life:
+            who = life.name if life is not None else f"pilot {record.pilot}"
             raise Violation(f"{who} is believed of {key}, which it was never sent: {sending}")
 
     # -- repeats ---------------------------------------------------------------------------

@@ -216,8 +216,8 @@ class Server:
             if self.trap_slow:
                 self.store.slow_down(1.0)
         if isinstance(write.change, RecordEnds):
-            for end in write.change.ends:
-                self._ledger.ended(end.attempt, end.outcome, self._clock.time)
+            for record in write.change.ends:
+                self._ledger.ended(record.attempt, record.end.outcome, self._clock.time)
         self.store.write(write)
 
     def load(self, request: RequestId, bag: BagId) -> None:

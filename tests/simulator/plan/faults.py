@@ -161,7 +161,9 @@ def _anything(_: Change) -> bool:
 
 
 def _a_failure(change: Change) -> bool:
-    return isinstance(change, RecordEnds) and any(end.outcome == FAILED for end in change.ends)
+    return isinstance(change, RecordEnds) and any(
+        record.end.outcome == FAILED for record in change.ends
+    )
 
 
 def _break_pilots(world: "World", kind: str, random: Random) -> bool:

@@ -1,5 +1,6 @@
 """Short ways to say what is in a record."""
 
+from base64 import b64encode
 from collections.abc import Iterable
 
 from covey.core.record.actions import (
@@ -11,7 +12,6 @@ from covey.core.record.actions import (
     SavePilot,
 )
 from covey.core.record.model import (
-    AttemptId,
     BagId,
     BagRecord,
     BagSpec,
@@ -20,10 +20,10 @@ from covey.core.record.model import (
     JobId,
     PilotId,
     PilotRecord,
-    TaskNumber,
     Verdict,
 )
 from covey.core.values.space import Axis, Range
+from covey.pilot.protocol.messages import End, OutputFile
 
 BAG = BagId(1)
 PILOT = PilotId(7)
@@ -60,24 +60,33 @@ def end(
     bag: int = 1,
     **fields: object,
 ) -> EndRecord:
-    values: dict[str, object] = {
-        "bag": BagId(bag),
-        "task": TaskNumber(task),
-        "attempt": AttemptId(*(attempt or (1, task + 1))),
+    """`fields` are those of the end or of its record."""
+    epoch, sequence = attempt or (1, task + 1)
+    of_end: dict[str, object] = {
+        "exit_code": 0 if outcome == "ok" else 1,
+        "cpu_seconds": 1.25,
+        "memory_kb": 3412,
+    }
+    of_record: dict[str, object] = {
         "pilot": PILOT,
         "host": "node1",
-        "outcome": outcome,
-        "verdict": verdict,
-        "exit_code": 0 if outcome == "ok" else 1,
         "sent": 1000.1,
         "fetched": 1000.2,
         "started": 1000.3,
         "ended": 1001.7,
         "delivered": 1001.8,
-        "cpu_seconds": 1.25,
-        "memory_kb": 3412,
     }
-    return EndRecord(**(values | fields))  # type: ignore[arg-type]
+    for name, value in fields.items():
+        (of_end if name in End._fields else of_record)[name] = value
+    message = End(epoch, sequence, bag, task, outcome, **of_end)  # type: ignore[arg-type]
+    return EndRecord(message, verdict, **of_record)  # type: ignore[arg-type]
+
+
+def returned(
+    path: str, size: int, digest: str = "", *, data: bytes = b"", executable: bool = False
+) -> OutputFile:
+    """A file that a task returned."""
+    return OutputFile(path, size, digest, b64encode(data).decode(), executable)
 
 
 def ends(*rows: EndRecord, number: int = 0) -> RecordEnds:

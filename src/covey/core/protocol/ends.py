@@ -15,8 +15,6 @@ The rules, in order:
   believed with a receipt only (`receipts`); without one, its end is as if it had never come.
 """
 
-from base64 import b64decode
-from binascii import Error as BadBase64
 from collections.abc import Iterable, Sequence
 from functools import partial
 
@@ -31,11 +29,9 @@ from covey.core.protocol.receipts import NOTHING_GIVEN, Given
 from covey.core.record.actions import CloseChunk, Note, RecordEnds, SaveBagStatus
 from covey.core.record.attempts import Attempt
 from covey.core.record.model import (
-    AttemptId,
     BagId,
     BagStatus,
     EndRecord,
-    FileRecord,
     PilotId,
     SiteStatus,
     TaskNumber,
@@ -164,19 +160,7 @@ def lose_unknown(turn: Turn, bag: Bag, task: TaskNumber) -> None:
         "the server restarted and no pilot came back with this task; "
         "the bag is not idempotent, so it is not run again by itself"
     )
-    record = EndRecord(
-        bag=bag.id,
-        task=task,
-        attempt=AttemptId(0, 0),
-        pilot=PilotId(0),
-        host="",
-        outcome=LOST,
-        verdict=Verdict.COUNTS,
-        delivered=turn.now,
-        message=message,
-        cause=cause_of(End(0, 0, bag.id, task, LOST, message=message)),
-    )
-    turn.write(RecordEnds(PilotId(0), 0, (record,)))
+    _record_failure(turn, End(0, 0, bag.id, task, LOST, message=message))
 
 
 def give_up_unsent(turn: Turn, bag: Bag, attempt: Attempt, message: str) -> None:
@@ -184,19 +168,26 @@ def give_up_unsent(turn: Turn, bag: Bag, attempt: Attempt, message: str) -> None
     turn.state.pilots[attempt.pilot].drop(attempt.id)
     _forget_attempt(bag, attempt)
     _give_up(turn, bag, attempt.task)
-    end = End(*attempt.id, bag.id, attempt.task, FAILED, message=message, stderr=message)
-    record = EndRecord(
-        bag=bag.id,
-        task=attempt.task,
-        attempt=attempt.id,
-        pilot=PilotId(0),
-        host="",
-        outcome=FAILED,
-        verdict=Verdict.COUNTS,
-        delivered=turn.now,
+    end = End(
+        *attempt.id,
+        attempt.bag,
+        attempt.task,
+        FAILED,
         stderr=message,
         stderr_bytes=len(message),
         message=message,
+    )
+    _record_failure(turn, end)
+
+
+def _record_failure(turn: Turn, end: End) -> None:
+    """Record an end that no pilot has reported, as the result of its task."""
+    record = EndRecord(
+        end,
+        Verdict.COUNTS,
+        pilot=PilotId(0),
+        host="",
+        delivered=turn.now,
         cause=cause_of(end),
     )
     turn.write(RecordEnds(PilotId(0), 0, (record,)))
@@ -404,53 +395,23 @@ def _record(
     only_of: str,
     bag: Bag | None,
 ) -> EndRecord:
-    """By place: with so many names it would cost more than all the rest of an end's way."""
     age, wall, queued = end.age_seconds, end.wall_seconds, end.queued_seconds
     ended = at - age if age > 0.0 else at
     started = ended - wall if wall > 0.0 else ended
     fetched = started - queued if queued > 0.0 else started
     return EndRecord(
-        BagId(end.bag),
-        TaskNumber(end.task),
-        attempt.id if attempt is not None else AttemptId(end.epoch, end.sequence),
+        end,
+        verdict,
         pilot.record.id,
         pilot.record.host,
-        end.outcome,
-        verdict,
-        end.exit_code,
-        end.signal,
-        attempt.sent if attempt is not None else fetched,
-        fetched,
-        started,
-        ended,
-        now,
-        end.cpu_seconds,
-        end.memory_kb,
-        end.stdout,
-        end.stderr,
-        end.stdout_bytes,
-        end.stderr_bytes,
-        end.message,
-        _cause(end, bag) if end.message or end.outcome not in _EXPECTED else "",
-        end.result,
-        _files(end) if end.files else (),
-        only_of,
+        sent=attempt.sent if attempt is not None else fetched,
+        fetched=fetched,
+        started=started,
+        ended=ended,
+        delivered=now,
+        cause=_cause(end, bag) if end.message or end.outcome not in _EXPECTED else "",
+        only_of=only_of,
     )
-
-
-def _files(end: End) -> tuple[FileRecord, ...]:
-    return tuple(
-        FileRecord(one.path, one.size, one.digest, _plain(one.data), one.executable)
-        for one in end.files
-    )
-
-
-def _plain(data: str) -> bytes:
-    """What a broken pilot sends as base64 is an empty file; its size tells."""
-    try:
-        return b64decode(data, validate=True)
-    except (BadBase64, ValueError):
-        return b""
 
 
 def _failure_note(pilot: Pilot, end: End) -> Note:

@@ -76,10 +76,11 @@ def sync_problem(sync_: Sync, most_ends: int) -> str:
 
 
 def _ends_problem(ends: list[End]) -> str:
-    """Each end is taken apart once, by place: this is done for every end of every sync."""
     for end in ends:
-        epoch, sequence, bag, task, outcome, code, signal, queued, wall, cpu, memory, age = end[:12]
-        _, _, out, err, _, result, files, unkept = end[12:]
+        (
+            epoch, sequence, bag, task, outcome, exit_code, signal, queued, wall, cpu, memory, age,
+            _, _, stdout_bytes, stderr_bytes, _, result, files, unkept,
+        ) = end  # fmt: skip  # by place: this is done for every end of every sync
         if outcome not in _OUTCOMES:
             return f"outcome must be one of {', '.join(PILOT_OUTCOMES)}, not {outcome!r}"
         if not (
@@ -87,15 +88,15 @@ def _ends_problem(ends: list[End]) -> str:
             and 0 <= sequence <= LARGEST
             and 0 <= bag <= LARGEST
             and 0 <= task < LARGEST_BAG
-            and -LARGEST <= code <= LARGEST
+            and -LARGEST <= exit_code <= LARGEST
             and -LARGEST <= signal <= LARGEST
             and -LARGEST <= queued <= LARGEST
             and -LARGEST <= wall <= LARGEST
             and -LARGEST <= cpu <= LARGEST
             and -LARGEST <= memory <= LARGEST
             and -LARGEST <= age <= LARGEST
-            and -LARGEST <= out <= LARGEST
-            and -LARGEST <= err <= LARGEST
+            and -LARGEST <= stdout_bytes <= LARGEST
+            and -LARGEST <= stderr_bytes <= LARGEST
         ):
             return "a number in one of the ends is out of range"
         if len(result) > MOST_RESULT:

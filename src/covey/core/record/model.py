@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from covey.core.record.histories import History, SiteHistory
 from covey.core.values.space import ONE_TASK, Scalar, Space
+from covey.pilot.protocol.messages import End
 
 LONG_FIRST, GIVEN = "long-first", "given"  # orders in which tasks of a bag go out
 
@@ -479,44 +480,33 @@ class ChunkRecord(Struct, frozen=True, kw_only=True):
     closed: bool
 
 
-class FileRecord(Struct, frozen=True):
-    """A file that a task returned: a small one itself, of others the digest."""
-
-    path: str
-    size: int
-    digest: str = ""
-    data: bytes = b""
-    executable: bool = False
-
-
 class EndRecord(Struct, frozen=True):
-    """One ended attempt, and what core decided: whether it is its task's result."""
+    """One ended attempt: its end as the pilot reported it, and what core makes of it. Times are the
+    server's; `end` has only durations."""
 
-    bag: BagId
-    task: TaskNumber
-    attempt: AttemptId
+    end: End
+    verdict: Verdict
     pilot: PilotId
     host: str
-    outcome: str
-    verdict: Verdict
-    exit_code: int = -1
-    signal: int = 0
     sent: float = 0.0
     fetched: float = 0.0
     started: float = 0.0
     ended: float = 0.0
     delivered: float = 0.0
-    cpu_seconds: float = 0.0
-    memory_kb: int = 0
-    stdout: str = ""
-    stderr: str = ""
-    stdout_bytes: int = 0
-    stderr_bytes: int = 0
-    message: str = ""
-    cause: str = ""  # of a failure: those of one cause read the same (core.causes)
-    result: str = ""  # the values that the task reported, a JSON object
-    files: tuple[FileRecord, ...] = ()
-    only_of: str = ""  # of a bag that core holds no longer: whose it must be, else it is dropped
+    cause: str = ""  # of a failure (`values.causes`)
+    only_of: str = ""  # of a bag not in memory: the end is dropped if the bag has another owner
+
+    @property
+    def bag(self) -> BagId:
+        return BagId(self.end.bag)
+
+    @property
+    def task(self) -> TaskNumber:
+        return TaskNumber(self.end.task)
+
+    @property
+    def attempt(self) -> AttemptId:
+        return AttemptId(self.end.epoch, self.end.sequence)
 
 
 class BagSnapshot(Struct, frozen=True, kw_only=True):

@@ -342,14 +342,16 @@ class AttemptQueue:
 def _end(holding: Holding, outcome: Outcome) -> End:
     """The attempt's end, without its files and the times that only the state knows."""
     sequence, bag, task = holding.task[:3]
-    _, kind, code, number, wall, cpu, memory_kb, _ = outcome[:8]
-    stdout, stderr, stdout_bytes, stderr_bytes, message, result = outcome[8:14]
+    (
+        _, kind, exit_code, signal, wall, cpu, memory_kb, _,
+        stdout, stderr, stdout_bytes, stderr_bytes, message, result, _, _, unkept,
+    ) = outcome  # fmt: skip
     return End(
-        holding.epoch, sequence, bag, task, kind, code, number,
+        holding.epoch, sequence, bag, task, kind, exit_code, signal,
         0.0, round(wall, 6), round(cpu, 6), memory_kb, 0.0,
         stdout.decode("utf-8", "replace"), stderr.decode("utf-8", "replace"),
         stdout_bytes, stderr_bytes, message, result, [],
-        Unkept(*outcome.unkept) if outcome.unkept else None,
+        Unkept(*unkept) if unkept else None,
     )  # fmt: skip
 
 

@@ -6,13 +6,16 @@ JSON object is dropped here, so that readers need not check it.
 """
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
-from covey.core.record.model import EndRecord, FileRecord
+from covey.core.record.model import EndRecord
+from covey.pilot.protocol.messages import End, OutputFile
 from covey.store.results.columns import names_in
 from covey.store.sqlite import rows
 from covey.store.sqlite.bulk_insert import Inserter
 
+RICH = ("cause", "result", "files")  # the columns of such a row besides those that all rows have
 FILES_SHIFT = 24  # the id of a file is its row, shifted by this, plus its place
 _MOST_CAUSES = 10_000  # in memory; others are looked up
 _ENOUGH_BYTES = 4 * 2**20  # gathered files are written when they have so many bytes
@@ -29,10 +32,10 @@ class Extras:
         self._bytes = 0
         self._into_files = Inserter(connection, "INSERT INTO files", 7)
 
-    def keep(self, row: int, end: EndRecord, counted: int) -> tuple[int | None, str | None, int]:
-        """Returns what belongs in the end's own row: the number of its cause, its report, and its
-        number of files."""
-        cause = self._cause(end.bag, end.cause) if end.cause else None
+    def keep(self, row: int, record: EndRecord, counted: int) -> tuple[Any, ...]:
+        """The values of the RICH columns: number of the cause, report, number of files."""
+        end = record.end
+        cause = self._cause(end.bag, record.cause) if record.cause else None
         if end.files:
             self._gather(row, end.files)
         return cause, self._report(end, counted) if end.result else None, len(end.files)
@@ -64,7 +67,7 @@ class Extras:
         self._causes[key] = id_
         return id_
 
-    def _report(self, end: EndRecord, counted: int) -> str | None:
+    def _report(self, end: End, counted: int) -> str | None:
         values = rows.reported(end.result)
         if values is None:
             return None
@@ -86,11 +89,12 @@ class Extras:
         for place, name in enumerate(new, first):
             self._execute("INSERT INTO result_names VALUES (?, ?, ?)", (bag, place, name))
 
-    def _gather(self, row: int, files: tuple[FileRecord, ...]) -> None:
+    def _gather(self, row: int, files: Sequence[OutputFile]) -> None:
         for id_, file in enumerate(files, row << FILES_SHIFT):
-            data, packed = rows.pack_data(file.data)
+            content = rows.file_content(file)
+            data, packed = rows.pack_data(content)
             digest, executable = file.digest or None, int(file.executable)
             self._files += (id_, file.path, file.size, digest, data, packed, executable)
-            self._bytes += len(file.data)
+            self._bytes += len(content)
         if self._bytes >= _ENOUGH_BYTES:
             self.flush()

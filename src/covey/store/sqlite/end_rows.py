@@ -8,27 +8,34 @@ have. Counts of hosts are gathered, and written once per transaction (`finish`).
 """
 
 import sqlite3
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from pyroaring import BitMap64
 
 from covey.core.record.actions import RecordEnds
 from covey.core.record.model import EndRecord, PilotId, Verdict
+from covey.pilot.protocol.messages import End
 from covey.store.sqlite.bulk_insert import Inserter
-from covey.store.sqlite.end_extras import Extras
+from covey.store.sqlite.end_extras import RICH, Extras
 from covey.store.sqlite.rows import HOST_FAILURES, OUTCOME_CODES, last_line, pack
 
 _OK = OUTCOME_CODES["ok"]
 _LOST = OUTCOME_CODES["lost"]
 _COUNTS, _WASTE = Verdict.COUNTS, Verdict.WASTE
-_PLAIN_COLUMNS = (
-    "row, bag, task, epoch, sequence, pilot, host, outcome, counted, exit_code, signal, sent, "
-    "fetched, started, ended, delivered, cpu_seconds, memory_kb, stdout_bytes, stderr_bytes, "
-    "message, last_line"
-)
-_COLUMNS = _PLAIN_COLUMNS.count(",") + 1
-_RICH_COLUMNS = f"{_PLAIN_COLUMNS}, cause, result, files"
-_ENOUGH = 2048 * _COLUMNS  # gathered values are written when there are so many
+# The columns of a row, in this order: what is found out here, then the fields of the end and of its
+# record that are columns under the same name.
+_FOUND = ("row", "host", "outcome", "counted", "last_line")
+_OF_END = (
+    "epoch", "sequence", "bag", "task", "exit_code", "signal", "cpu_seconds", "memory_kb",
+    "stdout_bytes", "stderr_bytes", "message",
+)  # fmt: skip
+_OF_RECORD = ("pilot", "sent", "fetched", "started", "ended", "delivered")
+_end_values = itemgetter(*map(End._fields.index, _OF_END))
+_record_values = attrgetter(*_OF_RECORD)
+_PLAIN_COLUMNS = (*_FOUND, *_OF_END, *_OF_RECORD)
+_RICH_COLUMNS = (*_PLAIN_COLUMNS, *RICH)
+_ENOUGH = 2048 * len(_PLAIN_COLUMNS)  # gathered values are written when there are so many
 
 # The counts of a host are gathered in a list, in the order of these columns.
 _HOST_COLUMNS = "id, name, first, heard, done, failed"
@@ -60,12 +67,8 @@ class Ends:
         self._rich: list[Any] = []
         self._texts: list[Any] = []
         self._synced: dict[PilotId, int] = {}
-        into, into_rich = (
-            f"INSERT INTO ends ({_PLAIN_COLUMNS})",
-            f"INSERT INTO ends ({_RICH_COLUMNS})",
-        )
-        self._into_ends = Inserter(connection, into, _COLUMNS)
-        self._into_rich = Inserter(connection, into_rich, _COLUMNS + 3)
+        self._into_ends = _inserter(connection, _PLAIN_COLUMNS)
+        self._into_rich = _inserter(connection, _RICH_COLUMNS)
         self._into_outputs = Inserter(connection, "INSERT INTO outputs", 3)
         latest = "ON CONFLICT (pilot) DO UPDATE SET number = max(number, excluded.number)"
         self._into_synced = Inserter(connection, "INSERT INTO synced", 2, latest)
@@ -74,16 +77,17 @@ class Ends:
 
     def record(self, change: RecordEnds) -> None:
         lost = self._lost
-        for end in change.ends:
-            verdict = end.verdict
-            if verdict is _COUNTS and (not lost or end.attempt.epoch not in lost):
-                self._add(end, 1)
-            elif end.only_of and not self._is_of(end.bag, end.only_of):
+        for record in change.ends:
+            verdict = record.verdict
+            certain = not lost or record.end.epoch not in lost
+            if verdict is _COUNTS and certain:
+                self._add(record, 1)
+            elif record.only_of and not self._is_of(record.end.bag, record.only_of):
                 continue
-            elif verdict is _WASTE and (not lost or end.attempt.epoch not in lost):
-                self._add(end, 0)
+            elif verdict is _WASTE and certain:
+                self._add(record, 0)
             else:
-                self._add_carefully(end)
+                self._add_carefully(record)
         if change.number > 0:
             self.synced(change.pilot, change.number)
         if len(self._values) + len(self._rich) >= _ENOUGH:
@@ -131,11 +135,11 @@ class Ends:
         self.reopened(bag)
         self._extras.forget(bag)
 
-    def _add(self, end: EndRecord, counted: int) -> None:
+    def _add(self, record: EndRecord, counted: int) -> None:
         row = self.next_row
         self.next_row = row + 1
-        epoch, sequence = end.attempt
-        tally = self._tallies.get(end.host) or self._new_tally(end)
+        end = record.end
+        tally = self._tallies.get(record.host) or self._new_tally(record)
         outcome = OUTCOME_CODES[end.outcome]
         stdout = end.stdout
         if stdout or end.stderr:
@@ -144,70 +148,49 @@ class Ends:
             self.touched[end.bag] = None
         if outcome == _OK:
             tally[_DONE] += 1
-            tally[_HEARD] = end.delivered
+            tally[_HEARD] = record.delivered
         elif outcome == _LOST:
-            self._remember_lost(epoch, sequence)
+            self._remember_lost(end.epoch, end.sequence)
         else:
             tally[_FAILED] += outcome in _AGAINST_HOST
-            tally[_HEARD] = end.delivered
-        values = (
-            row,
-            end.bag,
-            end.task,
-            epoch,
-            sequence,
-            end.pilot,
-            tally[_ID],
-            outcome,
-            counted,
-            end.exit_code,
-            end.signal,
-            end.sent,
-            end.fetched,
-            end.started,
-            end.ended,
-            end.delivered,
-            end.cpu_seconds,
-            end.memory_kb,
-            end.stdout_bytes,
-            end.stderr_bytes,
-            end.message,
-            last_line(stdout) if stdout else "",
-        )
-        if end.result or end.files or end.cause:
-            self._rich += values
-            self._rich += self._extras.keep(row, end, counted)
-        else:
-            self._values += values
+            tally[_HEARD] = record.delivered
+        last = last_line(stdout) if stdout else ""
+        rich = end.result or end.files or record.cause
+        values = self._rich if rich else self._values
+        values += (row, tally[_ID], outcome, counted, last)
+        values += _end_values(end)
+        values += _record_values(record)
+        if rich:
+            values += self._extras.keep(row, record, counted)
 
-    def _add_carefully(self, end: EndRecord) -> None:
-        epoch, sequence = end.attempt
+    def _add_carefully(self, record: EndRecord) -> None:
+        epoch, sequence = record.attempt
         maybe_lost = epoch in self._lost and sequence > 0 and sequence in self._lost[epoch]
-        if maybe_lost or end.verdict not in (Verdict.COUNTS, Verdict.WASTE):
+        if maybe_lost or record.verdict not in (Verdict.COUNTS, Verdict.WASTE):
             self.flush()
-        inherits = maybe_lost and self._remove_lost(end)
-        match end.verdict:
+        inherits = maybe_lost and self._remove_lost(record.end)
+        match record.verdict:
             case Verdict.COUNTS:
                 counted = True
             case Verdict.WASTE:
                 counted = inherits
             case Verdict.REPLACES:
-                self._uncount_failure(end)
+                self._uncount_failure(record.end)
                 counted = True
             case Verdict.LATE:
-                counted = inherits or self._late_counts(end)
-        self._add(end, int(counted))
+                counted = inherits or self._late_counts(record.end)
+        self._add(record, int(counted))
 
     def _is_of(self, bag: int, owner: str) -> bool:
         row = self._connection.execute(_OWNER, (bag,)).fetchone()
         return row is not None and row[0] == owner
 
-    def _remove_lost(self, end: EndRecord) -> bool:
+    def _remove_lost(self, end: End) -> bool:
         """Remove the row that says that the attempt was lost. Returns whether that row counted."""
         row = self._connection.execute(
             "SELECT row, counted FROM ends INDEXED BY lost "
             "WHERE outcome = 6 AND epoch = ? AND sequence = ? AND bag = ? AND task = ?",
-            (*end.attempt, end.bag, end.task),
+            (end.epoch, end.sequence, end.bag, end.task),
         ).fetchone()
         if row is None:
             return False
@@ -215,7 +198,7 @@ class Ends:
         self._connection.execute("DELETE FROM outputs WHERE row = ?", row[:1])
         return bool(row[1])
 
-    def _late_counts(self, end: EndRecord) -> bool:
+    def _late_counts(self, end: End) -> bool:
         """Whether a late success becomes its task's result: only if there is none, or a failure."""
         where = (end.bag, end.task)
         leased = self._connection.execute(
@@ -234,20 +217,24 @@ class Ends:
         self._uncount_failure(end)
         return True
 
-    def _uncount_failure(self, end: EndRecord) -> None:
+    def _uncount_failure(self, end: End) -> None:
         self._connection.execute(
             "UPDATE ends INDEXED BY failures SET counted = 0 "
             "WHERE bag = ? AND task = ? AND counted = 1 AND outcome <> 0",
             (end.bag, end.task),
         )
 
-    def _new_tally(self, end: EndRecord) -> list[Any]:
-        new = end.host not in self._hosts
-        first = end.delivered if new else 0.0
-        tally = [self.host(end.host), end.host, first, first, 0, 0]
-        self._tallies[end.host] = tally
+    def _new_tally(self, record: EndRecord) -> list[Any]:
+        name = record.host
+        first = 0.0 if name in self._hosts else record.delivered
+        tally = [self.host(name), name, first, first, 0, 0]
+        self._tallies[name] = tally
         return tally
 
     def _remember_lost(self, epoch: int, sequence: int) -> None:
         if epoch > 0 and sequence > 0:
             self._lost.setdefault(epoch, BitMap64()).add(sequence)
+
+
+def _inserter(connection: sqlite3.Connection, columns: tuple[str, ...]) -> Inserter:
+    return Inserter(connection, f"INSERT INTO ends ({', '.join(columns)})", len(columns))

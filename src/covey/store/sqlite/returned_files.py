@@ -4,6 +4,7 @@ A large call names its file until its task is done or its bag is cancelled.
 """
 
 import sqlite3
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,6 @@ from covey.core.record import call_files
 from covey.core.record.model import BagStatus, Blob, Placed, Rows, Segment
 from covey.core.values.space import Point, Space
 from covey.ports import NamedFiles
-from covey.store.sqlite import rows
 from covey.store.sqlite.end_extras import FILES_SHIFT
 from covey.wire import ReturnedFile
 
@@ -126,14 +126,14 @@ def _digests_in(text: str) -> Iterator[str]:
 
 
 def _file(row: int, task: int, values: list[Any], kept: tuple[Any, ...]) -> ReturnedFile:
-    file = rows.file_from(kept)
+    path, size, digest, data, packed, executable = kept
     return ReturnedFile(
         row=row,
         task=task,
         values=values,
-        path=file.path,
-        size=file.size,
-        digest=file.digest,
-        data=file.data,
-        executable=file.executable,
+        path=path,
+        size=size,
+        digest=digest or "",
+        data=zlib.decompress(data) if packed else data or b"",
+        executable=bool(executable),
     )

@@ -3,7 +3,10 @@ read as a whole. What is written is read back equal.
 """
 
 import zlib
-from collections.abc import Sequence
+from base64 import b64decode
+from binascii import Error as BadBase64
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -17,7 +20,6 @@ from covey.core.record.model import (
     BagSpec,
     BagStatus,
     ChunkRecord,
-    FileRecord,
     InputChanges,
     InputVersion,
     JobRecord,
@@ -41,7 +43,9 @@ from covey.pilot.protocol.messages import (
     RETURNED,
     SETUP,
     TIMEOUT,
+    OutputFile,
 )
+from covey.store.results.columns import OWN
 from covey.wire import BriefRow, HostView, PilotView, ResultRow
 
 # The position is the code in the table. So add new outcomes at the end.
@@ -56,9 +60,10 @@ LAST_LINES_LENGTH = 4000
 MOST_RESULT_NAMES = 1000  # columns of one bag
 
 
-def _columns(kind: type[msgspec.Struct], **sources: str) -> str:
-    """The fields of a record, in their order; `sources` are those that are not columns."""
-    return ", ".join(sources.get(name, name) for name in kind.__struct_fields__)
+def _columns(fields: Sequence[str], sources: Mapping[str, str] = MappingProxyType({})) -> str:
+    """What to select for these fields, in their order; `sources` are those of fields that are not
+    columns."""
+    return ", ".join(sources.get(name, name) for name in fields)
 
 
 def saving(table: str, names: Sequence[str], changing: Sequence[str]) -> str:
@@ -73,9 +78,11 @@ def saving(table: str, names: Sequence[str], changing: Sequence[str]) -> str:
 
 
 PILOT_COLUMNS = _columns(
-    PilotRecord, recorded="coalesce((SELECT number FROM synced WHERE pilot = id), 0)"
+    PilotRecord.__struct_fields__,
+    {"recorded": "coalesce((SELECT number FROM synced WHERE pilot = id), 0)"},
 )
-TOKEN_COLUMNS, JOB_COLUMNS = _columns(TokenRecord), _columns(JobRecord)
+TOKEN_COLUMNS = _columns(TokenRecord.__struct_fields__)
+JOB_COLUMNS = _columns(JobRecord.__struct_fields__)
 BAG_COLUMNS = "id, spec, total, created, status, reason, open, policy, outputs"
 VIEW_COLUMNS = (
     "id, host, site, job, slots, status, enrolled, max(enrolled, changed), tags, version, "
@@ -83,19 +90,32 @@ VIEW_COLUMNS = (
 )
 INPUT_VERSION_COLUMNS = "epoch, sequence, at, files, names, changes"
 HOST_COLUMNS = "name, site, slots, first, heard, done, failed, tags, machine"
-RESULT_COLUMNS = (
-    "row, task, outcome, counted, exit_code, signal, epoch, sequence, pilot, "
-    "(SELECT name FROM hosts WHERE id = ends.host), sent, fetched, started, ended, delivered, "
-    "cpu_seconds, memory_kb, stdout_bytes, stderr_bytes, message, last_line, "
-    "(SELECT text FROM causes WHERE id = ends.cause), result, files"
+# What is selected for a field of a result row that is not a column of the same name. `result_from`
+# computes `values`, `attempt` and `inputs_version` from what is selected in their places.
+_SOURCES = {
+    "values": "NULL",
+    "attempt": "epoch",
+    "host": OWN["host"].sql,
+    "wall_seconds": OWN["seconds"].sql,
+    "message": "coalesce(message, '')",
+    "output": OWN["output"].sql,
+    "cause": OWN["cause"].sql,
+    "inputs_version": "sequence",
+}
+_RESULT_FIELDS = ResultRow.__struct_fields__
+_TASK, _VALUES, _OUTCOME, _COUNTED, _ATTEMPT, _RESULT, _INPUTS_VERSION = map(
+    _RESULT_FIELDS.index,
+    ("task", "values", "outcome", "counted", "attempt", "result", "inputs_version"),
 )
-
-RESULT_TEXTS = (19, 22)  # the columns that may be long: message and result
-BRIEF_COLUMNS = (
-    "row, task, outcome, exit_code, signal, (SELECT name FROM hosts WHERE id = ends.host), "
-    "ended - started, message, result, files"
-)
-BRIEF_TEXTS = (7, 8)
+RESULT_COLUMNS = _columns(_RESULT_FIELDS, _SOURCES)
+_BRIEF_FIELDS = (
+    "row", "task", "outcome", "exit_code", "signal", "host", "wall_seconds", "message", "result",
+    "files",
+)  # fmt: skip
+BRIEF_COLUMNS = _columns(_BRIEF_FIELDS, _SOURCES)
+# The places of the columns that may be long.
+RESULT_TEXTS = tuple(map(_RESULT_FIELDS.index, ("message", "result")))
+BRIEF_TEXTS = tuple(map(_BRIEF_FIELDS.index, ("message", "result")))
 
 
 class _Titled(msgspec.Struct):
@@ -275,47 +295,25 @@ def job_from(row: tuple[Any, ...]) -> JobRecord:
 def result_from(
     row: tuple[Any, ...], values: Point, firsts: Sequence[tuple[int, int]] = ()
 ) -> ResultRow:
-    """From RESULT_COLUMNS. Arguments are positional because pages are long, and names would double
-    the time for a row. `firsts` has the first attempt with each version of the inputs, from the
+    """From RESULT_COLUMNS. `firsts` has the first attempt with each version of the inputs, from the
     second version on."""
-    number, task, outcome, counted, exit_code, signal, epoch, sequence, pilot, host = row[:10]
-    sent, fetched, started, ended, delivered, cpu, memory_kb, stdout, stderr = row[10:19]
-    message, output, cause, result, files = row[19:]
-    return ResultRow(
-        number,
-        task,
-        values(task),
-        OUTCOMES[outcome],
-        counted == 1,
-        exit_code,
-        signal,
-        f"{epoch}.{sequence}",
-        pilot,
-        host,
-        sent,
-        fetched,
-        started,
-        ended,
-        delivered,
-        ended - started,
-        cpu,
-        memory_kb,
-        stdout,
-        stderr,
-        message or "",
-        output or "",
-        cause or "",
-        reported(result) or {} if result else {},
-        files,
-        version_of(firsts, (epoch, sequence)),
-    )
+    fields = list(row)
+    epoch, sequence = fields[_ATTEMPT], fields[_INPUTS_VERSION]
+    fields[_VALUES] = values(fields[_TASK])
+    fields[_OUTCOME] = OUTCOMES[fields[_OUTCOME]]
+    fields[_COUNTED] = fields[_COUNTED] == 1
+    fields[_ATTEMPT] = f"{epoch}.{sequence}"
+    result = fields[_RESULT]
+    fields[_RESULT] = reported(result) or {} if result else {}
+    fields[_INPUTS_VERSION] = version_of(firsts, (epoch, sequence))
+    return ResultRow(*fields)  # by place: pages are long, and names would double the time for a row
 
 
 def brief_from(row: tuple[Any, ...]) -> BriefRow:
     """From BRIEF_COLUMNS."""
     number, task, outcome, exit_code, signal, host, seconds, message, result, files = row
     brief = BriefRow(number, task, [], OUTCOMES[outcome], True, exit_code, signal, "", 0, host)
-    brief.wall_seconds, brief.message, brief.files = seconds, message or "", files
+    brief.wall_seconds, brief.message, brief.files = seconds, message, files
     if result:
         brief.result = reported(result) or {}
     return brief
@@ -329,15 +327,12 @@ def reported(text: str) -> dict[str, Any] | None:
         return None
 
 
-def file_from(row: tuple[Any, ...]) -> FileRecord:
-    path, size, digest, data, packed, executable = row
-    return FileRecord(
-        path=path,
-        size=size,
-        digest=digest or "",
-        data=zlib.decompress(data) if packed else data or b"",
-        executable=bool(executable),
-    )
+def file_content(file: OutputFile) -> bytes:
+    """What a broken pilot sends as base64 is an empty file; its size tells."""
+    try:
+        return b64decode(file.data, validate=True)
+    except (BadBase64, ValueError):
+        return b""
 
 
 def last_line(stdout: str) -> str:

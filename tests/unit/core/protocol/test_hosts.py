@@ -112,7 +112,7 @@ def test_a_requeued_job_fences_the_pilot_that_it_had() -> None:
     assert len(only(new.sync(2), Answer).tasks) == 1, "its task goes on there"
     actions = table.actions[start:]
     (lost,) = writes(actions, RecordEnds)[0].ends
-    assert (lost.outcome, lost.pilot) == ("lost", old.pilot)
+    assert (lost.end.outcome, lost.pilot) == ("lost", old.pilot)
     assert [one.pilot for one in writes(actions, SavePilotStatus)] == [old.pilot]
 
 

@@ -123,5 +123,5 @@ def test_the_reason_of_a_leave_is_kept_short() -> None:
     told = table.handle(PilotLeft(table.request(), Leave(pilot.pilot, 1, "x" * 1_000_000)))
     (recorded,) = writes(told, RecordEnds)
     assert len(recorded.ends) > 1
-    assert all(len(one.message) < 2 * MOST_WORDS for one in recorded.ends)
+    assert all(len(one.end.message) < 2 * MOST_WORDS for one in recorded.ends)
     assert all(len(one.reason) <= MOST_WORDS for one in writes(told, SavePilotStatus))

@@ -95,5 +95,5 @@ def test_what_is_held_without_a_receipt_is_not_repeated_if_it_must_not_be() -> N
     assert [one.sequence for one in only(said, Answer).cancels] == [given.tasks[0].sequence]
     assert not only(said, Answer).tasks
     rows = [row for one in writes(said, RecordEnds) for row in one.ends]
-    assert [row.outcome for row in rows] == ["lost"]
+    assert [row.end.outcome for row in rows] == ["lost"]
     assert bag not in table.scheduler.state.bags

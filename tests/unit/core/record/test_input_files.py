@@ -31,5 +31,5 @@ def test_each_task_gets_its_own_input_and_a_missing_one_fails_only_its_task() ->
         (2, "case-2.json", 6),
     ]
     (record,) = writes(actions, RecordEnds)[0].ends
-    assert (record.task, record.outcome) == (1, "failed")
-    assert "cases/1.json" in record.message
+    assert (record.task, record.end.outcome) == (1, "failed")
+    assert "cases/1.json" in record.end.message
