@@ -497,9 +497,8 @@ def test_files_that_tasks_returned(kept: Kept) -> None:
         (4, 7, "out/b.bin"),
         (4, 7, "large"),
     ]
-    assert found[0] == ReturnedFile(
-        row=1, task=5, values=[105], path="out/a.txt", size=2500, data=text
-    )
+    a_text = ReturnedFile(row=1, task=5, values=[105], path="out/a.txt", size=2500, data=text)
+    assert found[0] == a_text
     assert (found[1].data, found[1].executable, found[1].digest) == (noise, True, "")
     assert (found[2].data, found[2].digest, found[2].size) == (b"", "e" * 64, 10**10)
     rows = kept.reader.results(BAG, ResultQuery())
@@ -513,10 +512,10 @@ def test_files_that_tasks_returned(kept: Kept) -> None:
 
 
 def test_files_of_what_counts(kept: Kept) -> None:
-    file = returned("f", 1, data=b"x")
-    kept.record.apply([*a_bag_of(2), ends(end(0, "output", files=(file,)))])
+    files = [returned("f", 1, data=b"x")]
+    kept.record.apply([*a_bag_of(2), ends(end(0, "output", files=files))])
     assert [file.row for file in kept.reader.files(BAG)] == [1]
-    kept.record.apply([ends(end(0, "ok", REPLACES, attempt=(1, 9), files=(file, file)))])
+    kept.record.apply([ends(end(0, "ok", REPLACES, attempt=(1, 9), files=2 * files))])
     assert [file.row for file in kept.reader.files(BAG)] == [2, 2]
     kept.record.apply([finished(1)])
     assert [file.row for file in kept.reader.files(BAG)] == [2, 2]
