@@ -1,8 +1,8 @@
 """How many pilots, where. `docs/decisions/0014-pilots-by-demand.md` has the rules.
 
 Each time: what tasks wait, and what of it do pilots and waiting jobs cover (`demand`)? What is
-missing is shared out over the sites that may have it, in proportion to their room; what waits at
-sites and is not needed for `SURPLUS_SECONDS` is taken back, the latest first, so many at a time.
+missing is shared out over the sites that may have it (`pilot_shares`); what waits at sites and is
+not needed for `SURPLUS_SECONDS` is taken back, the latest first, so many at a time.
 
 A site job is durable before it is submitted, so a restarted server knows of every pilot that may
 exist. Its end, as told by the site, is the surest news of a lost pilot.
@@ -19,8 +19,6 @@ from collections import defaultdict
 from msgspec.structs import replace
 
 from covey.core.after_commit import Replying, Starting
-from covey.core.match import site_preference
-from covey.core.match.pilot_fit import weight
 from covey.core.protocol import pilots
 from covey.core.record.actions import (
     CancelJobs,
@@ -33,7 +31,15 @@ from covey.core.record.actions import (
     Tried,
 )
 from covey.core.record.model import JobId, JobRecord, PilotStatus, RequestId, SiteSpec, SiteStatus
-from covey.core.sites import allowed_sites, demand, job_history, owner_turns, site_fit, site_table
+from covey.core.sites import (
+    allowed_sites,
+    demand,
+    job_history,
+    owner_turns,
+    pilot_shares,
+    site_fit,
+    site_table,
+)
 from covey.core.sites.allowed_sites import Allowed, PilotSize
 from covey.core.sites.demand import DemandRow, Key, Lives, Serves, Shape, Supply
 from covey.core.state import Job, Site, State
@@ -100,117 +106,12 @@ def _take_back_all(turn: Turn, supply: dict[Shape, Supply], lives: Lives) -> Non
 # -- more -----------------------------------------------------------------------------------
 
 
-class Rooms:
-    """Where pilots may be started now, how many, and which sites keep us waiting."""
-
-    def __init__(self, state: State, now: float, supply: dict[Shape, Supply]) -> None:
-        self.state, self.now = state, now
-        self.free: dict[str, int] = {}
-        self._of_owners: dict[tuple[str, str], int] = {}
-        for name, site in state.sites.items():
-            if (room := site_table.room(state, now, site)) > 0:
-                self.free[name] = room
-        self.late = {shape.site for shape, one in supply.items() if one.slow}
-        self.idle = allowed_sites.idle_at(state)
-
-    def of(self, name: str, owner: str) -> int:
-        key = (name, owner)
-        if key not in self._of_owners:
-            self._of_owners[key] = site_table.room_of(
-                self.state, self.now, self.state.sites[name], owner
-            )
-        return min(self.free[name], self._of_owners[key])
-
-    def use(self, name: str, owner: str, count: int) -> None:
-        self.free[name] -= count
-        self._of_owners[name, owner] -= count
-
-
 def _start_missing(
     turn: Turn, found: list[DemandRow], allowed: Allowed, supply: dict[Shape, Supply]
 ) -> None:
-    short = [row for row in found if row.missing > 0 or row.late > 0]
-    if not short:
-        return
-    rooms = Rooms(turn.state, turn.now, supply)
-    for row in _first_served(turn.state, turn.now, short):
-        if row.missing > 0:
-            _share_out(turn, row, row.missing, rooms, allowed, every=True)
-        if row.late > 0:
-            _share_out(turn, row, row.late, rooms, allowed, every=False)
-
-
-def _first_served(state: State, now: float, short: list[DemandRow]) -> list[DemandRow]:
-    """Those have the first choice of all the room whom any site's owners prefer, then owners of
-    whom the least is there, then those who were served longest ago."""
-    names = [name for name, site in state.sites.items() if site.record.spec.preference]
-    worths = [site_preference.worth(state, now, name) for name in names]
-    if not worths and len({row.bag.spec.owner for row in short}) == 1:
-        return short
-    held = owner_turns.held(state, now)
-
-    def key(row: DemandRow) -> tuple[float, int, float]:
-        owner = row.bag.spec.owner
-        worth = max((one.get(row.bag.id, 0.0) for one in worths), default=0.0)
-        return -worth, held[owner], state.plan.asked_for.get(owner, 0.0)
-
-    return sorted(short, key=key)
-
-
-class _Able:
-    """A site that can have pilots for a row."""
-
-    def __init__(self, spec: SiteSpec, taken: int, room: int) -> None:
-        self.spec, self.taken, self.room = spec, taken, room
-        self.slots = room * spec.slots
-
-
-def _share_out(
-    turn: Turn, row: DemandRow, tasks: float, rooms: Rooms, allowed: Allowed, *, every: bool
-) -> None:
-    """Jobs for so many of the row's tasks, in proportion to the room that sites have: of `every`
-    site, or of those only that do not keep us waiting."""
-    able = _able(turn.state, row, rooms, allowed, every)
-    able.sort(key=lambda one: (-one.slots, one.spec.name))
-    owner = row.bag.spec.owner
-    places = tasks / max(1.0, row.in_time)
-    whole = float(sum(one.slots for one in able))
-    for one in able:
-        if places <= 1e-9:
-            break
-        spec, taken = one.spec, one.taken
-        wanted = places * taken * (one.slots / whole)  # slots
-        whole -= one.slots
-        count = min(one.room, max(1, math.ceil(wanted / spec.slots - 1e-9)))
-        slots = _slots(spec, row, taken, wanted) if count == 1 else spec.slots
-        _submit(turn, turn.state.sites[spec.name], count, slots, owner, row)
-        rooms.use(spec.name, owner, count)
-        places -= count * (slots // taken)
-
-
-def _able(state: State, row: DemandRow, rooms: Rooms, allowed: Allowed, every: bool) -> list[_Able]:
-    owner, found = row.bag.spec.owner, []
-    for name, free in rooms.free.items():
-        if not free or (not every and name in rooms.late):
-            continue
-        site = state.sites[name]
-        if allowed_sites.obstacle(state, rooms.now, site, row, allowed, rooms.idle) is not None:
-            continue
-        room = rooms.of(name, owner)
-        if site_fit.is_probe(site, row, rooms.now):
-            room = 0 if any(state.jobs[id_].record.wanted_by == owner for id_ in site.jobs) else 1
-        if room:
-            spec = site.record.spec
-            found.append(_Able(spec, allowed_sites.fits(row, spec), room))
-    return found
-
-
-def _slots(spec: SiteSpec, row: DemandRow, taken: int, wanted: float) -> int:
-    """As many as there is work for, unless the site gives whole nodes only."""
-    if spec.facts.whole_nodes:
-        return spec.slots
-    slots = min(spec.slots, max(taken, -(-math.ceil(wanted - 1e-9) // taken) * taken))
-    return slots if weight(row.need, PilotSize(spec, row.need, slots)) else spec.slots
+    for share in pilot_shares.shares(turn.state, turn.now, found, allowed, supply):
+        row, site = share.row, turn.state.sites[share.site]
+        _submit(turn, site, share.pilots, share.slots, row.bag.spec.owner, row)
 
 
 def _wall(spec: SiteSpec, row: DemandRow | None) -> float:

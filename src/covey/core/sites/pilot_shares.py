@@ -1,0 +1,128 @@
+"""The pilots that are missing, shared out over the sites that may have them.
+
+Rows of demand have the first choice in turn (`_first_served`). Each becomes an ask, with the sites
+that can have pilots for it; `matching` fits the asks into the rooms of the sites.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from covey.core.match import site_preference
+from covey.core.match.pilot_fit import weight
+from covey.core.record.model import SiteSpec
+from covey.core.sites import allowed_sites, owner_turns, site_fit, site_table
+from covey.core.sites.allowed_sites import Allowed, PilotSize
+from covey.core.sites.demand import DemandRow, Shape, Supply
+from covey.core.sites.matching import Ask, Matching, Option, Part
+from covey.core.state import State
+
+
+class Share(NamedTuple):
+    """Pilots, of so many slots each, that a site is to start for a row."""
+
+    row: DemandRow
+    site: str
+    pilots: int
+    slots: int
+
+
+class Rooms:
+    """Where pilots may be started now, how many, and which sites keep us waiting."""
+
+    def __init__(self, state: State, now: float, supply: dict[Shape, Supply]) -> None:
+        self.state, self.now = state, now
+        self.free: dict[str, int] = {}
+        self.limited: dict[tuple[str, str], int] = {}  # of sites with a limit for each owner
+        for name, site in state.sites.items():
+            if (room := site_table.room(state, now, site)) > 0:
+                self.free[name] = room
+        self.late = {shape.site for shape, there in supply.items() if there.slow}
+        self.idle = allowed_sites.idle_at(state)
+
+    def limit_owners(self, owners: set[str]) -> None:
+        """Find out how many pilots each of them may still have where there is such a limit."""
+        for name in self.free:
+            site = self.state.sites[name]
+            for owner in sorted(owners) if site.record.spec.per_user else ():
+                room = site_table.room_of(self.state, self.now, site, owner)
+                self.limited[name, owner] = room
+
+
+def shares(
+    state: State,
+    now: float,
+    found: list[DemandRow],
+    allowed: Allowed,
+    supply: dict[Shape, Supply],
+) -> Iterator[Share]:
+    """How many pilots each site gets for each row."""
+    short = [row for row in found if row.missing > 0 or row.late > 0]
+    rooms = Rooms(state, now, supply) if short else None
+    if rooms is None or not rooms.free:
+        return
+    rooms.limit_owners({row.bag.spec.owner for row in short})
+    matching, rows = Matching(rooms.free, rooms.limited), list[DemandRow]()
+    for row in _first_served(state, now, short):
+        # What only jobs cover that have waited for long goes to sites that do not keep us waiting.
+        for tasks, every in ((row.missing, True), (row.late, False)):
+            if tasks > 0 and not matching.full:
+                matching.add(_ask(row, tasks, rooms, allowed, every))
+                rows.append(row)
+    for number, row in enumerate(rows):
+        for name, part in matching.parts(number).items():
+            yield _share(row, state.sites[name].record.spec, part)
+
+
+def _first_served(state: State, now: float, short: list[DemandRow]) -> list[DemandRow]:
+    """Those have the first choice of all the room whom any site's owners prefer, then owners of
+    whom the least is there, then those who were served longest ago."""
+    names = [name for name, site in state.sites.items() if site.record.spec.preference]
+    worths = [site_preference.worth(state, now, name) for name in names]
+    if not worths and len({row.bag.spec.owner for row in short}) == 1:
+        return short
+    held = owner_turns.held(state, now)
+
+    def key(row: DemandRow) -> tuple[float, int, float]:
+        owner = row.bag.spec.owner
+        worth = max((by_bag.get(row.bag.id, 0.0) for by_bag in worths), default=0.0)
+        return -worth, held[owner], state.plan.asked_for.get(owner, 0.0)
+
+    return sorted(short, key=key)
+
+
+def _ask(row: DemandRow, tasks: float, rooms: Rooms, allowed: Allowed, every: bool) -> Ask:
+    """Pilots for so many of the row's tasks, of `every` site, or of those only that do not keep us
+    waiting."""
+    places = tasks / max(1.0, row.in_time)
+    return Ask(row.bag.spec.owner, places, _options(row, rooms, allowed, every))
+
+
+def _options(row: DemandRow, rooms: Rooms, allowed: Allowed, every: bool) -> dict[str, Option]:
+    """Sites that can have pilots for the row, by the slots for which they have room."""
+    state, owner, options = rooms.state, row.bag.spec.owner, dict[str, Option]()
+    for name, room in rooms.free.items():
+        if not every and name in rooms.late:
+            continue
+        site = state.sites[name]
+        if allowed_sites.obstacle(state, rooms.now, site, row, allowed, rooms.idle) is not None:
+            continue
+        spec, most = site.record.spec, min(room, rooms.limited.get((name, owner), room))
+        if site_fit.is_probe(site, row, rooms.now):
+            theirs = any(state.jobs[id_].record.wanted_by == owner for id_ in site.jobs)
+            most = min(most, 0 if theirs else 1)
+        if most:
+            holds, whole = spec.slots // allowed_sites.fits(row, spec), spec.facts.whole_nodes
+            options[name] = Option(holds, most * spec.slots, most=most, whole=whole)
+    return options
+
+
+def _share(row: DemandRow, spec: SiteSpec, part: Part) -> Share:
+    """One pilot has as many slots as there is work for; of several each has all."""
+    taken, slots = allowed_sites.fits(row, spec), spec.slots
+    if part.count == 1 and not spec.facts.whole_nodes:
+        wanted = max(1, math.ceil(part.places - 1e-9)) * taken
+        fewer = min(slots, wanted)
+        if weight(row.need, PilotSize(spec, row.need, fewer)):
+            slots = fewer
+    return Share(row, spec.name, part.count, slots)
