@@ -6,13 +6,13 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from covey.core.sites.matching import Ask, Matching, Option
+from covey.core.sites.matching import Matching, PilotAsk, SiteOption
 
 SITES = ("lake", "wood", "hill")
 OWNERS = ("ann", "bob")
 
 options = st.builds(
-    Option,
+    SiteOption,
     holds=st.just(1),
     weight=st.sampled_from([0.0, 1.0, 2.5, 10.0]),
     tier=st.integers(0, 1),
@@ -20,7 +20,7 @@ options = st.builds(
     whole=st.booleans(),
 )
 uneven = st.builds(
-    Option,
+    SiteOption,
     holds=st.integers(0, 4),
     weight=st.sampled_from([0.0, 1.0, 7.0]),
     tier=st.integers(0, 1),
@@ -30,10 +30,10 @@ uneven = st.builds(
 seeds = st.sampled_from([None, 1, 2])
 
 
-def asks_of(option: st.SearchStrategy[Option]) -> st.SearchStrategy[list[Ask]]:
+def asks_of(option: st.SearchStrategy[SiteOption]) -> st.SearchStrategy[list[PilotAsk]]:
     return st.lists(
         st.builds(
-            lambda seed, **fields: Ask(random=Random(seed) if seed else None, **fields),
+            lambda seed, **fields: PilotAsk(dice=Random(seed) if seed else None, **fields),
             seeds,
             owner=st.sampled_from(OWNERS),
             places=st.integers(0, 4).map(float),
@@ -51,7 +51,7 @@ limits = st.dictionaries(
 
 
 def matched(
-    asks: list[Ask], free: dict[str, int], limited: dict[tuple[str, str], int]
+    asks: list[PilotAsk], free: dict[str, int], limited: dict[tuple[str, str], int]
 ) -> list[dict[str, int]]:
     matching = Matching(free, limited)
     for ask in asks:
@@ -63,7 +63,7 @@ def matched(
 
 
 def is_legal(
-    asks: list[Ask],
+    asks: list[PilotAsk],
     counts: list[dict[str, int]],
     free: dict[str, int],
     limited: dict[tuple[str, str], int],
@@ -82,7 +82,7 @@ def is_legal(
 
 
 def most(
-    asks: list[Ask], free: dict[str, int], limited: dict[tuple[str, str], int]
+    asks: list[PilotAsk], free: dict[str, int], limited: dict[tuple[str, str], int]
 ) -> tuple[int, ...]:
     """As many as the first ask can have, then as many as the second can have beside it, …"""
     ways = []
@@ -105,30 +105,30 @@ def most(
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(asks_of(options), rooms)
 def test_everybody_gets_as_many_as_beside_those_before(
-    asks: list[Ask], free: dict[str, int]
+    asks: list[PilotAsk], free: dict[str, int]
 ) -> None:
     counts = matched(asks, free, {})
     assert is_legal(asks, counts, free, {})
     assert tuple(sum(one.values()) for one in counts) == most(asks, free, {})
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(asks_of(options), rooms, limits)
 def test_limits_of_owners_hold(
-    asks: list[Ask], free: dict[str, int], limited: dict[tuple[str, str], int]
+    asks: list[PilotAsk], free: dict[str, int], limited: dict[tuple[str, str], int]
 ) -> None:
     counts = matched(asks, free, limited)
     assert is_legal(asks, counts, free, limited)
     assert tuple(sum(one.values()) for one in counts) == most(asks, free, limited)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(asks_of(uneven), rooms, limits)
 def test_nothing_stays_uncovered_where_there_is_room(
-    asks: list[Ask], free: dict[str, int], limited: dict[tuple[str, str], int]
+    asks: list[PilotAsk], free: dict[str, int], limited: dict[tuple[str, str], int]
 ) -> None:
     matching = Matching(free, limited)
     for ask in asks:

@@ -27,7 +27,7 @@ _LEAST = 1e-9  # places that are not worth a pilot
 _UNLIMITED = 1 << 60
 
 
-class Option(NamedTuple):
+class SiteOption(NamedTuple):
     """A site that can have pilots for an ask."""
 
     holds: int  # places of one pilot there
@@ -37,16 +37,16 @@ class Option(NamedTuple):
     whole: bool = False  # a pilot there cannot be made smaller
 
 
-class Ask(Struct, eq=False):
-    """Pilots that are missing. With `random`, a site is drawn for each pilot, by weight."""
+class PilotAsk(Struct, eq=False):
+    """Pilots that are missing. With `dice`, a site is drawn for each pilot, by weight."""
 
     owner: str
     places: float
-    options: dict[str, Option]  # by site
-    random: Random | None = None
+    options: dict[str, SiteOption]  # by site
+    dice: Random | None = None
 
 
-class Part(Struct, eq=False):
+class SitePart(Struct, eq=False):
     """What a site gets of an ask."""
 
     count: int = 0  # pilots
@@ -57,8 +57,8 @@ class _Placed(Struct, eq=False):
     """An ask, where it was put, and its sites in the order of their worth."""
 
     number: int
-    ask: Ask
-    parts: dict[str, Part] = field(default_factory=dict)
+    ask: PilotAsk
+    parts: dict[str, SitePart] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
 
     def lack(self) -> float:
@@ -82,19 +82,19 @@ class Matching:
         """No site has any room: whatever else is added gets nothing."""
         return not self.free
 
-    def add(self, ask: Ask) -> None:
+    def add(self, ask: PilotAsk) -> None:
         number = len(self._placed)
         placed = _Placed(number, ask)
         self._placed.append(placed)
-        if ask.random is not None:
-            self._draw(placed, ask.random)
+        if ask.dice is not None:
+            self._draw(placed, ask.dice)
         else:
             self._split(placed)
         while self.free and (lack := placed.lack()) > _LEAST and self._looks < MOST_LOOKS:
             if not self._make_room(number, lack):
                 break
 
-    def parts(self, number: int) -> dict[str, Part]:
+    def parts(self, number: int) -> dict[str, SitePart]:
         """Of the ask that was added as number … (from 0)."""
         return {name: part for name, part in self._placed[number].parts.items() if part.count}
 
@@ -110,9 +110,9 @@ class Matching:
     def _limit(self, name: str, owner: str) -> int:
         return self._limited.get((name, owner), _UNLIMITED)
 
-    def _tiers(self, placed: _Placed) -> list[dict[str, Option]]:
+    def _tiers(self, placed: _Placed) -> list[dict[str, SiteOption]]:
         """Sites that have room and weight, by tier."""
-        tiers: dict[int, dict[str, Option]] = {}
+        tiers: dict[int, dict[str, SiteOption]] = {}
         for name, option in placed.ask.options.items():
             if option.weight > 0.0 and option.holds > 0 and self._room(placed, name) > 0:
                 tiers.setdefault(option.tier, {})[name] = option
@@ -138,7 +138,7 @@ class Matching:
                 self._put(placed, name, count, min(left, held))
                 left = max(0.0, left - held)
 
-    def _fill(self, placed: _Placed, options: dict[str, Option], left: float) -> float:
+    def _fill(self, placed: _Placed, options: dict[str, SiteOption], left: float) -> float:
         """Take out of `options` the sites whose share is more than they have room for, full."""
         while options:
             whole = math.fsum(option.weight for option in options.values())
@@ -158,7 +158,7 @@ class Matching:
                     left = max(0.0, left - count * holds)
         return left
 
-    def _draw(self, placed: _Placed, random: Random) -> None:
+    def _draw(self, placed: _Placed, dice: Random) -> None:
         """One draw for each pilot. A site that has no room left is drawn no more."""
         left = placed.ask.places
         for options in self._tiers(placed):
@@ -167,7 +167,7 @@ class Matching:
                 weights = [option.weight for option in options.values()]
                 most = max(option.holds for option in options.values())
                 drawn: dict[str, int] = {}
-                for name in random.choices(names, weights, k=max(1, math.ceil(left / most))):
+                for name in dice.choices(names, weights, k=max(1, math.ceil(left / most))):
                     drawn[name] = drawn.get(name, 0) + 1
                 for name, times in drawn.items():
                     room, holds = self._room(placed, name), options[name].holds
@@ -266,7 +266,7 @@ class Matching:
     # -- counts ---------------------------------------------------------------------------------
 
     def _put(self, placed: _Placed, name: str, count: int, places: float) -> None:
-        part = placed.parts.setdefault(name, Part())
+        part = placed.parts.setdefault(name, SitePart())
         part.count += count
         part.places += places
         self._use(placed.ask.owner, name, count)

@@ -14,11 +14,11 @@ from covey.core.record.model import SiteSpec
 from covey.core.sites import allowed_sites, owner_turns, site_fit, site_table
 from covey.core.sites.allowed_sites import Allowed, PilotSize
 from covey.core.sites.demand import DemandRow, Shape, Supply
-from covey.core.sites.matching import Ask, Matching, Option, Part
+from covey.core.sites.matching import Matching, PilotAsk, SiteOption, SitePart
 from covey.core.state import State
 
 
-class Share(NamedTuple):
+class PilotShare(NamedTuple):
     """Pilots, of so many slots each, that a site is to start for a row."""
 
     row: DemandRow
@@ -55,7 +55,7 @@ def shares(
     found: list[DemandRow],
     allowed: Allowed,
     supply: dict[Shape, Supply],
-) -> Iterator[Share]:
+) -> Iterator[PilotShare]:
     """How many pilots each site gets for each row."""
     short = [row for row in found if row.missing > 0 or row.late > 0]
     rooms = Rooms(state, now, supply) if short else None
@@ -91,16 +91,16 @@ def _first_served(state: State, now: float, short: list[DemandRow]) -> list[Dema
     return sorted(short, key=key)
 
 
-def _ask(row: DemandRow, tasks: float, rooms: Rooms, allowed: Allowed, every: bool) -> Ask:
+def _ask(row: DemandRow, tasks: float, rooms: Rooms, allowed: Allowed, every: bool) -> PilotAsk:
     """Pilots for so many of the row's tasks, of `every` site, or of those only that do not keep us
     waiting."""
     places = tasks / max(1.0, row.in_time)
-    return Ask(row.bag.spec.owner, places, _options(row, rooms, allowed, every))
+    return PilotAsk(row.bag.spec.owner, places, _options(row, rooms, allowed, every))
 
 
-def _options(row: DemandRow, rooms: Rooms, allowed: Allowed, every: bool) -> dict[str, Option]:
+def _options(row: DemandRow, rooms: Rooms, allowed: Allowed, every: bool) -> dict[str, SiteOption]:
     """Sites that can have pilots for the row, by the slots for which they have room."""
-    state, owner, options = rooms.state, row.bag.spec.owner, dict[str, Option]()
+    state, owner, options = rooms.state, row.bag.spec.owner, dict[str, SiteOption]()
     for name, room in rooms.free.items():
         if not every and name in rooms.late:
             continue
@@ -113,11 +113,11 @@ def _options(row: DemandRow, rooms: Rooms, allowed: Allowed, every: bool) -> dic
             most = min(most, 0 if theirs else 1)
         if most:
             holds, whole = spec.slots // allowed_sites.fits(row, spec), spec.facts.whole_nodes
-            options[name] = Option(holds, most * spec.slots, most=most, whole=whole)
+            options[name] = SiteOption(holds, most * spec.slots, most=most, whole=whole)
     return options
 
 
-def _share(row: DemandRow, spec: SiteSpec, part: Part) -> Share:
+def _share(row: DemandRow, spec: SiteSpec, part: SitePart) -> PilotShare:
     """One pilot has as many slots as there is work for; of several each has all."""
     taken, slots = allowed_sites.fits(row, spec), spec.slots
     if part.count == 1 and not spec.facts.whole_nodes:
@@ -125,4 +125,4 @@ def _share(row: DemandRow, spec: SiteSpec, part: Part) -> Share:
         fewer = min(slots, wanted)
         if weight(row.need, PilotSize(spec, row.need, fewer)):
             slots = fewer
-    return Share(row, spec.name, part.count, slots)
+    return PilotShare(row, spec.name, part.count, slots)

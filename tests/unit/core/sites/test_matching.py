@@ -2,7 +2,7 @@
 
 from random import Random
 
-from covey.core.sites.matching import Ask, Matching, Option
+from covey.core.sites.matching import Matching, PilotAsk, SiteOption
 
 
 def counts(matching: Matching, asks: int) -> list[dict[str, int]]:
@@ -13,7 +13,7 @@ def counts(matching: Matching, asks: int) -> list[dict[str, int]]:
 
 
 def matched(
-    free: dict[str, int], *asks: Ask, limited: dict[tuple[str, str], int] | None = None
+    free: dict[str, int], *asks: PilotAsk, limited: dict[tuple[str, str], int] | None = None
 ) -> list[dict[str, int]]:
     matching = Matching(free, limited or {})
     for ask in asks:
@@ -21,38 +21,45 @@ def matched(
     return counts(matching, len(asks))
 
 
-def ask(places: float, owner: str = "ann", **sites: Option) -> Ask:
-    return Ask(owner, places, sites)
+def ask(places: float, owner: str = "ann", **sites: SiteOption) -> PilotAsk:
+    return PilotAsk(owner, places, sites)
 
 
-EVEN = Option(1, 1.0)
+EVEN = SiteOption(1, 1.0)
 
 
 def test_it_is_split_by_weight() -> None:
     free = dict.fromkeys(("lake", "wood", "hill"), 100)
-    even = ask(60, lake=Option(1, 1.0), wood=Option(1, 3.0), hill=Option(1, 2.0))
+    even = ask(60, lake=SiteOption(1, 1.0), wood=SiteOption(1, 3.0), hill=SiteOption(1, 2.0))
     assert matched(free, even) == [{"wood": 30, "hill": 20, "lake": 10}]
 
 
 def test_what_a_site_has_no_room_for_goes_to_the_others() -> None:
-    weighted = ask(30, lake=Option(1, 100.0), wood=Option(1, 1.0), hill=Option(1, 2.0))
+    weighted = ask(30, lake=SiteOption(1, 100.0), wood=SiteOption(1, 1.0), hill=SiteOption(1, 2.0))
     assert matched({"lake": 9, "wood": 50, "hill": 50}, weighted) == [
         {"lake": 9, "hill": 14, "wood": 7}
     ]
 
 
 def test_weight_zero_gets_nothing() -> None:
-    assert matched({"lake": 5, "wood": 5}, ask(9, lake=Option(1, 0.0), wood=EVEN)) == [{"wood": 5}]
+    assert matched({"lake": 5, "wood": 5}, ask(9, lake=SiteOption(1, 0.0), wood=EVEN)) == [
+        {"wood": 5}
+    ]
 
 
 def test_a_later_tier_gets_what_is_left() -> None:
-    tiers = ask(12, lake=Option(1, 1.0, tier=1), wood=Option(1, 1.0), hill=Option(1, 1.0, tier=2))
+    tiers = ask(
+        12,
+        lake=SiteOption(1, 1.0, tier=1),
+        wood=SiteOption(1, 1.0),
+        hill=SiteOption(1, 1.0, tier=2),
+    )
     assert matched({"lake": 5, "wood": 5, "hill": 5}, tiers) == [{"wood": 5, "lake": 5, "hill": 2}]
 
 
 def test_a_pilot_of_many_places_is_enough_for_few_tasks() -> None:
-    assert matched({"lake": 5}, ask(3, lake=Option(16, 1.0))) == [{"lake": 1}]
-    assert matched({"lake": 5}, ask(17, lake=Option(16, 1.0))) == [{"lake": 2}]
+    assert matched({"lake": 5}, ask(3, lake=SiteOption(16, 1.0))) == [{"lake": 1}]
+    assert matched({"lake": 5}, ask(17, lake=SiteOption(16, 1.0))) == [{"lake": 2}]
 
 
 def test_who_was_first_moves_so_that_others_find_room() -> None:
@@ -63,8 +70,8 @@ def test_who_was_first_moves_so_that_others_find_room() -> None:
 
 def test_moves_go_over_several_sites() -> None:
     asks = [
-        ask(4, lake=Option(1, 9.0), wood=EVEN),
-        ask(4, wood=Option(1, 9.0), hill=EVEN),
+        ask(4, lake=SiteOption(1, 9.0), wood=EVEN),
+        ask(4, wood=SiteOption(1, 9.0), hill=EVEN),
         ask(4, lake=EVEN),
     ]
     assert matched({"lake": 4, "wood": 4, "hill": 4}, *asks) == [
@@ -80,8 +87,8 @@ def test_who_was_first_keeps_what_they_have_if_there_is_nowhere_else() -> None:
 
 
 def test_a_move_takes_as_many_pilots_as_hold_the_same() -> None:
-    first = ask(8, lake=Option(4, 100.0), wood=Option(2, 1.0))
-    second = ask(8, lake=Option(4, 1.0))
+    first = ask(8, lake=SiteOption(4, 100.0), wood=SiteOption(2, 1.0))
+    second = ask(8, lake=SiteOption(4, 1.0))
     assert matched({"lake": 2, "wood": 4}, first, second) == [{"wood": 4}, {"lake": 2}]
 
 
@@ -93,8 +100,8 @@ def test_one_owner_has_a_limit_at_a_site() -> None:
 
 def test_draws_go_by_weight_and_the_same_seed_draws_the_same() -> None:
     def drawn(seed: int) -> dict[str, int]:
-        sites = {"lake": Option(1, 1.0), "wood": Option(1, 3.0), "hill": Option(1, 0.0)}
-        [found] = matched(dict.fromkeys(sites, 10_000), Ask("ann", 2000, sites, Random(seed)))
+        sites = {"lake": SiteOption(1, 1.0), "wood": SiteOption(1, 3.0), "hill": SiteOption(1, 0.0)}
+        [found] = matched(dict.fromkeys(sites, 10_000), PilotAsk("ann", 2000, sites, Random(seed)))
         return found
 
     assert drawn(1) == drawn(1) != drawn(2)
@@ -104,8 +111,8 @@ def test_draws_go_by_weight_and_the_same_seed_draws_the_same() -> None:
 
 
 def test_draws_stop_where_there_is_no_room() -> None:
-    sites = {"lake": Option(1, 1000.0), "wood": Option(1, 1.0)}
-    drawn = matched({"lake": 3, "wood": 9}, Ask("ann", 10, sites, Random(7)))
+    sites = {"lake": SiteOption(1, 1000.0), "wood": SiteOption(1, 1.0)}
+    drawn = matched({"lake": 3, "wood": 9}, PilotAsk("ann", 10, sites, Random(7)))
     assert drawn == [{"lake": 3, "wood": 7}]
 
 
