@@ -13,12 +13,17 @@ from hypothesis.stateful import precondition, rule
 from msgspec.structs import replace
 
 from covey.core.explain.obstacles import ENDING, FILES, SHORT, SILENT, SMALL, Obstacle
-from covey.core.record.model import BagSpec, Need, PilotId, PilotStatus
+from covey.core.record.model import BagSpec, Need, PilotId, PilotStatus, PolicySpec
 from covey.core.state import Bag, State
 from covey.core.values.space import Axis, Range
 from covey.pilot.protocol.messages import FAILED, OK, WaitingBag
 from tests.property.test_scheduler import MOST_BAGS, SchedulerMachine
-from tests.simulator.checkers.explain_check import can_be_compared, disagreement, obstacles
+from tests.simulator.checkers.explain_check import (
+    can_be_compared,
+    disagreement,
+    disorder,
+    obstacles,
+)
 
 REMOVABLE = (SHORT, FILES, SMALL, ENDING, SILENT)
 
@@ -76,12 +81,25 @@ class ExplainMachine(SchedulerMachine):
         if self.bench.scheduler.state.counters.next_bag <= MOST_BAGS:
             self.submit(spec)
 
+    @rule(
+        owner=st.sampled_from(("ann", "bob")),
+        rank=st.sampled_from(("", "Host.speed", "-JobsLeft", "Job.i % 2")),
+        concurrency=st.sampled_from(("", "1")),
+    )
+    def submit_for_an_owner(self, owner: str, rank: str, concurrency: str) -> None:
+        space = Axis("i", Range("0", "1", 6))
+        policy = PolicySpec(rank=rank, concurrency=concurrency)
+        spec = BagSpec(argv=("work",), space=space, owner=owner, policy=policy)
+        if self.bench.scheduler.state.counters.next_bag <= MOST_BAGS:
+            self.submit(spec)
+
     @rule()
     def explanations_agree_with_dispatch(self) -> None:
         state, now = self.bench.scheduler.state, self.bench.now
         for bag in can_be_compared(state, now):
             for obstacle in obstacles(state, now, bag):
                 assert not disagreement(state, now, bag, obstacle)
+                assert not disorder(state, now, bag, obstacle)
                 if obstacle.kind in REMOVABLE:
                     self.compare_without(state, now, bag, obstacle)
 

@@ -208,7 +208,9 @@ class World:
         found = explain_check.obstacles(state, now, bag)
         if found:
             self._comparisons -= 1
-            words = explain_check.disagreement(state, now, bag, self._explaining.choice(found))
+            obstacle = self._explaining.choice(found)
+            words = explain_check.disagreement(state, now, bag, obstacle)
+            words = words or explain_check.disorder(state, now, bag, obstacle)
             if words:
                 raise Violation(words)
 

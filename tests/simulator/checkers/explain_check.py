@@ -7,6 +7,7 @@ pilot with an obstacle gets none.
 
 from copy import deepcopy
 
+from covey.core.explain.bag_order import before
 from covey.core.explain.obstacles import (
     AVOIDED,
     BANNED,
@@ -25,7 +26,7 @@ from covey.core.explain.policy_view import PolicyView, cases, here, waiting_kind
 from covey.core.explain.steps import finish
 from covey.core.match import dispatch
 from covey.core.record.model import BagId, BagStatus, PilotId
-from covey.core.state import Bag, State
+from covey.core.state import Bag, Pilot, State
 from covey.core.turn import Turn
 
 # A pilot with one of these obstacles gets no task of the bag.
@@ -63,6 +64,38 @@ def disagreement(state: State, now: float, bag: Bag, obstacle: Obstacle) -> str:
     if obstacle.kind in CERTAIN and waiting:
         return f"explain says {obstacle.kind!r} of {where}, but dispatch sends tasks {waiting}"
     return ""
+
+
+def disorder(state: State, now: float, bag: Bag, obstacle: Obstacle) -> str:
+    """How explain and dispatch contradict each other about which bags come before this one on a
+    pilot that is free for it; "" if they do not."""
+    if obstacle.kind != FREE:
+        return ""
+    pilot = obstacle.pilot
+    first = [BagId(rival.bag) for rival in before(state, now, pilot, bag)]
+    copy = deepcopy(state)
+    asker = copy.pilots[pilot.record.id]
+    asker.want = 100
+    sent = [attempt.bag for attempt in dispatch.take(Turn(copy, now), asker)]
+    where = f"bag {bag.id} on pilot {pilot.record.id}"
+    if not sent:
+        return (
+            "" if first else f"explain says that no bag comes before {where}, but it gets nothing"
+        )
+    if sent[0] not in (bag.id, *first):
+        return f"explain says that only bags {first} come before {where}, but bag {sent[0]} does"
+    if sent[0] == bag.id and first and _is_free(state, now, state.bags[first[0]], pilot):
+        return (
+            f"explain says that bag {first[0]} comes before {where}, but dispatch sends the latter"
+        )
+    return ""
+
+
+def _is_free(state: State, now: float, bag: Bag, pilot: Pilot) -> bool:
+    if not waiting_kinds(bag):
+        return False
+    found = judge(state, now, PolicyView(state, now, bag), pilot, cases(bag, bag.policy))
+    return found.kind == FREE
 
 
 def _tasks_for(state: State, now: float, pilot: PilotId, bag: BagId) -> tuple[list[int], list[int]]:

@@ -113,7 +113,8 @@ def _of_bag(explanation: "Explanation") -> Iterator[tuple[str, str]]:
     for near in answer.near:
         yield "close", _near(near)
     for rival in answer.first:
-        yield "first", f"{_rival(rival)}, on {answer.first_on}"
+        why = f": {rival.why}" if rival.why else ""
+        yield "first", f"{_rival(rival)}, on {answer.first_on}{why}"
     if explanation.task is None:
         yield "tail", "it is in its tail" if answer.tail else "it is not in its tail"
         yield from _replicas(answer.replication, answer.replicas)

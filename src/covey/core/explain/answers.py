@@ -85,13 +85,15 @@ class Near(Struct, kw_only=True):
 
 
 class Rival(Struct, kw_only=True):
-    """Another bag, in the order in which a host takes tasks."""
+    """Another bag, in the order in which a host takes tasks. `why`: why it comes before the bag
+    that was asked about; empty for a bag that comes behind it."""
 
     bag: int
     name: str
     owner: str
     rank: float
     waiting: int
+    why: str = ""
 
 
 class Replication(Struct, kw_only=True):

@@ -219,7 +219,7 @@ def of_bag(state: State, now: float, bag: Bag, task: int | None = None) -> Steps
             yield from _ask_pilots(state, now, view, answer, _cases(bag, task))
         if (queued := site_answers.in_queues(state, now, bag)) is not None:
             answer.reasons.append(queued)
-        answer.reasons += _besides(state, bag)
+        answer.reasons += _besides(state, now, bag)
     answer.summary = _summary(bag, answer)
     return answer
 
@@ -291,7 +291,7 @@ def _stops(state: State, bag: Bag) -> Iterator[Reason]:
         yield Reason(kind="host", text=words, hosts=[trouble.host])
 
 
-def _besides(state: State, bag: Bag) -> Iterator[Reason]:
+def _besides(state: State, now: float, bag: Bag) -> Iterator[Reason]:
     """What concerns some of its tasks only."""
     places, overdue = bag.places, bag.replicas.overdue
     if places.doubt:
@@ -309,7 +309,7 @@ def _besides(state: State, bag: Bag) -> Iterator[Reason]:
         words = f"{_tasks(len(bag.places.rescue))} that failed elsewhere may only go to {sites}"
         yield Reason(kind="failover", text=words)
     for name in state.sites:
-        if better := site_preference.ahead(state, name, bag):
+        if better := site_preference.ahead(state, now, name, bag):
             words = (
                 f"{name} prefers {_bags(better)} (preference of its owners), which go first there"
             )
@@ -351,7 +351,7 @@ def _ask_pilots(
         return
     if able:
         chosen = max(able, key=lambda one: one.kind == FREE).pilot
-        answer.first = list(islice(before(state, now, chosen, bag), FEW))
+        answer.first = before(state, now, chosen, bag)[:FEW]
         answer.first_on = chosen.record.host
     for reason in _counted(verdicts, now, answer):
         yield
@@ -453,8 +453,8 @@ def _hosts(verdicts: Iterable[Obstacle]) -> list[str]:
 
 
 def _rivals(answer: BagAnswer) -> Reason:
-    told = ", ".join(f"bag {one.bag}" for one in answer.first)
-    words = f"other bags come first, for example on {answer.first_on}: {told}"
+    named = ", ".join(f"bag {rival.bag} ({rival.why})" for rival in answer.first)
+    words = f"other bags come first, for example on {answer.first_on}: {named}"
     return Reason(kind="order", text=words, hosts=[answer.first_on])
 
 

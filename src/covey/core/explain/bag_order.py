@@ -1,84 +1,125 @@
-"""Which bags come before a bag, and which behind it, when a pilot asks for tasks."""
+"""Which bags come before a bag, and which behind it, when a pilot asks for tasks.
 
-from collections.abc import Iterator
+The rules are those of `ranking`: `in_turn`, `by_preference`, `why_first`. Only bags count that the
+pilot could have tasks of now (`obstacles`).
+"""
+
+from collections import Counter
+from typing import NamedTuple
 
 from covey.core.explain.answers import Rival
-from covey.core.explain.obstacles import lets
+from covey.core.explain.obstacles import FREE, FULL, LIMITED, judge
 from covey.core.explain.policy_view import PolicyView, cases
-from covey.core.match import match_cache, site_preference
-from covey.core.match.ranking import has_work
-from covey.core.match.site_access import admits
-from covey.core.record.model import BagStatus
+from covey.core.match import blame, dispatch, match_cache, ranking, site_preference
+from covey.core.match.pilot_fit import weight_on
+from covey.core.match.ranking import OwnerQueue, TurnReason
 from covey.core.state import Bag, Candidate, Pilot, State
+from covey.core.turn import Turn
 
-MOST_ASKED = 20  # bags whose policies are asked, where dispatch has not done so
+MOST_ASKED = 20  # bags whose policies are asked now; of others counts what dispatch was told last
 
-
-def _order(state: State, now: float, pilot: Pilot, ours: Bag) -> list[Candidate]:
-    """Bags with tasks for this pilot, as it takes them. Ours is among them in any case."""
-    found: list[Candidate] = []
-    asked = 0
-    for bag in state.bags.values():
-        if bag is not ours and not _competes(state, pilot, bag):
-            continue
-        if bag.policy.plain:
-            found.append(Candidate(bag))
-            continue
-        ranks = _known(state, pilot, bag)
-        if ranks is None and (asked < MOST_ASKED or bag is ours):
-            asked += 1
-            ranks = _ranks(state, now, pilot, bag)
-        if ranks or bag is ours:
-            found.append(Candidate(bag, max(ranks or [0.0])))
-    worth = site_preference.decided(state, pilot.record.site)
-    return sorted(_in_turn(found), key=lambda one: -worth.get(one.bag.id, 0.0))
+_WORDS = {
+    TurnReason.PREFERENCE: "the owners of its site prefer it",
+    TurnReason.OWNER: "its owner has an older bag",
+    TurnReason.RANK: "it ranks higher there",
+    TurnReason.AGE: "it is older",
+}
 
 
-def _in_turn(found: list[Candidate]) -> Iterator[Candidate]:
-    """As `ranking` has it: owners by the age of their bags, each owner's bags by rank."""
-    queues: dict[str, list[Candidate]] = {}
-    for one in found:
-        queues.setdefault(one.bag.spec.owner, []).append(one)
-    for queue in queues.values():
-        queue.sort(key=lambda one: one.rank, reverse=True)
-    return (queues[one.bag.spec.owner].pop(0) for one in found)
+class _Order(NamedTuple):
+    """Before and behind a bag: the best candidate of each other bag."""
+
+    before: list[Rival]
+    behind: list[Rival]
 
 
-def _known(state: State, pilot: Pilot, bag: Bag) -> list[float] | None:
-    """What dispatch found when the pilot last asked, if it has."""
-    face = pilot.faces.get(bag.spec.owner)
-    found = match_cache.known(state, face, bag) if face is not None else None
-    return None if found is None else [one.rank for one in found if one is not None]
-
-
-def _ranks(state: State, now: float, pilot: Pilot, bag: Bag) -> list[float]:
-    view, found = PolicyView(state, now, bag), []
-    for case in cases(bag, bag.policy):
-        view.at(pilot, case)
-        if lets(view):
-            found.append(match_cache.as_number(view.named("Rank"), 0.0))
-    return found
-
-
-def _competes(state: State, pilot: Pilot, bag: Bag) -> bool:
-    running = bag.status is BagStatus.RUNNING and bag.places.not_before <= state.journal.durable
-    work = has_work(bag) or bag.places.next < bag.total
-    return running and work and admits(state, pilot.record, bag)
-
-
-def before(state: State, now: float, pilot: Pilot, ours: Bag) -> Iterator[Rival]:
-    for one in _order(state, now, pilot, ours):
-        if one.bag is ours:
-            return
-        yield _rival(one)
+def before(state: State, now: float, pilot: Pilot, ours: Bag) -> list[Rival]:
+    return _order(state, now, pilot, ours).before
 
 
 def behind(state: State, now: float, pilot: Pilot, ours: Bag) -> list[Rival]:
-    order = _order(state, now, pilot, ours)
-    place = next(k for k, one in enumerate(order) if one.bag is ours)
-    return [_rival(one) for one in order[place + 1 :]]
+    return _order(state, now, pilot, ours).behind
 
 
-def _rival(one: Candidate) -> Rival:
-    bag, spec = one.bag, one.bag.spec
-    return Rival(bag=bag.id, name=spec.name, owner=spec.owner, rank=one.rank, waiting=bag.unsent())
+def _order(state: State, now: float, pilot: Pilot, ours: Bag) -> _Order:
+    bags: list[Bag] = []
+    queues: dict[str, list[Candidate]] = {}
+    asked = 0
+    for bag in state.bags.values():
+        if bag is not ours and not _competes(state, now, pilot, bag):
+            continue
+        asked += not bag.policy.plain
+        if asked <= MOST_ASKED or bag is ours or bag.policy.plain:
+            ranks = _ranks(state, now, pilot, bag, ours)
+        else:
+            ranks = _last_ranks(state, pilot, bag)
+        bags.append(bag)
+        queues.setdefault(bag.spec.owner, []).extend(Candidate(bag, rank) for rank in ranks)
+    worth = site_preference.worth_now(state, now, pilot.record.site)
+    in_turn = ranking.in_turn(bags, lambda owner: _queue(queues[owner]))
+    candidates = list(ranking.by_preference(in_turn, worth))
+    place = next(k for k, candidate in enumerate(candidates) if candidate.bag is ours)
+    rivals: dict[int, Rival] = {}
+    for candidate in candidates[:place]:
+        why = _WORDS[ranking.why_first(candidate, candidates[place], worth)]
+        rivals.setdefault(candidate.bag.id, _rival(candidate, why))
+    later: dict[int, Rival] = {}
+    for candidate in candidates[place + 1 :]:
+        if candidate.bag is not ours and candidate.bag.id not in rivals:
+            later.setdefault(candidate.bag.id, _rival(candidate))
+    return _Order(list(rivals.values()), list(later.values()))
+
+
+def _queue(candidates: list[Candidate]) -> OwnerQueue:
+    """`candidates`: of one owner, the oldest bags first."""
+    places = Counter(candidate.bag.id for candidate in candidates)
+    best_first = sorted(candidates, key=lambda candidate: candidate.rank, reverse=True)
+    return OwnerQueue(iter(best_first), places)
+
+
+def _competes(state: State, now: float, pilot: Pilot, bag: Bag) -> bool:
+    """Whether dispatch looks for tasks of the bag that this pilot can have."""
+    if not ranking.may_go(state, pilot, bag) or not dispatch.has_work_for(state, pilot, bag):
+        return False
+    if bag.id in pilot.waits:
+        return False
+    held = blame.withheld(state, pilot, bag)
+    return not held or blame.share(Turn(state, now), pilot, bag, pilot.load + 1) > 0
+
+
+def _ranks(state: State, now: float, pilot: Pilot, bag: Bag, ours: Bag) -> list[float]:
+    """Of its waiting classes that may run there: each rank once. A bag that holds as many tasks
+    there as its concurrency allows still limits the other bags of its owner."""
+    classes = cases(bag, bag.policy)
+    if bag.policy.plain:
+        fits = any(weight_on(bag, case.kind, pilot, now) for case in classes)
+        return [0.0] if fits or bag is ours else []
+    view = PolicyView(state, now, bag)
+    obstacle = judge(state, now, view, pilot, classes)
+    limits = obstacle.besides == LIMITED and bag.spec.owner == ours.spec.owner
+    if bag is not ours and not limits and obstacle.besides not in (FREE, FULL):
+        return []
+    ranks: dict[float, None] = {}
+    for number in obstacle.served:
+        view.at(pilot, classes[number])
+        ranks[match_cache.as_number(view.named("Rank"), 0.0)] = None
+    return list(ranks) or ([0.0] if bag is ours else [])
+
+
+def _last_ranks(state: State, pilot: Pilot, bag: Bag) -> list[float]:
+    """The same, as dispatch found it when the pilot last asked."""
+    face = pilot.faces.get(bag.spec.owner)
+    known = match_cache.known(state, face, bag) if face is not None else None
+    if known is None:
+        return []
+    kinds = [case.kind for case in cases(bag, bag.policy) if case.kind < len(known)]
+    ranks = [match.rank for kind in kinds if (match := known[kind]) is not None]
+    return list(dict.fromkeys(ranks))
+
+
+def _rival(candidate: Candidate, why: str = "") -> Rival:
+    bag, spec = candidate.bag, candidate.bag.spec
+    waiting = bag.unsent()
+    return Rival(
+        bag=bag.id, name=spec.name, owner=spec.owner, rank=candidate.rank, waiting=waiting, why=why
+    )

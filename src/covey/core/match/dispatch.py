@@ -327,6 +327,15 @@ def _is_reserve(state: State, pilot: Pilot) -> bool:
     return spec is not None and spec.failover
 
 
+def has_work_for(state: State, pilot: Pilot, bag: Bag) -> bool:
+    """Whether tasks of the bag wait that may go to the pilot's site."""
+    if _may_rescue(state, pilot, bag):
+        return True
+    waits = any(bag.places.ready) or bag.places.next < bag.chunks.mark
+    again = bag.replicas.overdue or bag.replicas.offers
+    return not _is_reserve(state, pilot) and bool(waits or again)
+
+
 def _may_rescue(state: State, pilot: Pilot, bag: Bag) -> bool:
     return bool(bag.places.rescue) and pilot.record.site in last_resorts(state, bag)
 

@@ -1,16 +1,20 @@
 """The order in which a pilot is offered bags.
 
-Between one owner's bags `Rank` decides, then age. Ranks of different owners are never compared: an
-owner's bags have the places in the order of age that they have together, the best ranked in the
-first. What a site's owners prefer comes before all that (`site_preference`); whose turn it is
-between owners will come in between.
+Between one owner's bags `Rank` decides, then age. Ranks of different owners are never compared: all
+bags stand in the order of age, and each owner puts the best ranked of its bags into the first of
+its places (`in_turn`). What a site's owners prefer comes before all that (`by_preference`).
+`why_first` says which of these rules put one bag before another. Explanations use these three
+functions, too.
 
 An owner's order on a pilot is kept until something changes that its policies look at.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum
+from itertools import islice
 from operator import itemgetter
+from typing import NamedTuple
 
 from covey.core.match import match_cache, policy_budget, site_preference
 from covey.core.match.site_access import admits
@@ -22,6 +26,53 @@ LAST = -float("inf")  # where no class may run
 _RANK = itemgetter(0)
 
 
+class TurnReason(StrEnum):
+    """Why one bag comes before another on a pilot."""
+
+    PREFERENCE = "preference"  # the site's owners prefer it
+    OWNER = "owner"  # it has the place of an older bag of its owner
+    RANK = "rank"  # it ranks higher; both are of one owner
+    AGE = "age"  # it is older; both are of one owner, and rank alike
+
+
+class OwnerQueue(NamedTuple):
+    """The bags of one owner, the best first, and how many candidates each bag contributes."""
+
+    candidates: Iterator[Candidate]
+    places: Mapping[BagId, int]
+
+
+def in_turn(bags: Iterable[Bag], queue_of: Callable[[str], OwnerQueue]) -> Iterator[Candidate]:
+    """The candidates of all owners. `bags`: the oldest first."""
+    queues: dict[str, OwnerQueue] = {}
+    for bag in bags:
+        owner = bag.spec.owner
+        queue = queues.get(owner)
+        if queue is None:
+            queue = queues[owner] = queue_of(owner)
+        yield from islice(queue.candidates, queue.places.get(bag.id, 0))
+    for queue in queues.values():
+        yield from queue.candidates
+
+
+def by_preference(
+    candidates: Iterator[Candidate], worth: Mapping[BagId, float]
+) -> Iterator[Candidate]:
+    """`worth`: of each bag to the owners of the pilot's site (`site_preference`)."""
+    if not worth:
+        return candidates
+    return iter(sorted(candidates, key=lambda one: -worth.get(one.bag.id, 0.0)))
+
+
+def why_first(first: Candidate, second: Candidate, worth: Mapping[BagId, float]) -> TurnReason:
+    """Why the first one comes before the second, in the order of `by_preference`."""
+    if worth.get(first.bag.id, 0.0) > worth.get(second.bag.id, 0.0):
+        return TurnReason.PREFERENCE
+    if first.bag.spec.owner != second.bag.spec.owner:
+        return TurnReason.OWNER
+    return TurnReason.RANK if first.rank > second.rank else TurnReason.AGE
+
+
 def _best(one: Placed) -> tuple[float, int]:
     """As `_ranked` sorts: the highest rank first, then the oldest bag."""
     return -one[0], one[1]
@@ -30,9 +81,8 @@ def _best(one: Placed) -> tuple[float, int]:
 def candidates(state: State, now: float, pilot: Pilot) -> Iterator[Candidate]:
     """The best first; of some no task may be there to send, or to send there. Whether a bag may
     go is asked when its turn comes."""
-    found = _by_owners(state, now, pilot)
     worth = site_preference.worth(state, now, pilot.record.site)
-    return iter(sorted(found, key=lambda one: -worth.get(one.bag.id, 0.0))) if worth else found
+    return by_preference(_by_owners(state, now, pilot), worth)
 
 
 def _by_owners(state: State, now: float, pilot: Pilot) -> Iterator[Candidate]:
@@ -47,7 +97,13 @@ def _by_owners(state: State, now: float, pilot: Pilot) -> Iterator[Candidate]:
     if pilot.record.owner or len(owners) == 1:
         owner = pilot.record.owner or next(iter(owners))
         return _those(state, pilot, owner, order(state, now, pilot, owner))
-    return _in_turn(state, now, pilot)
+
+    def queue_of(owner: str) -> OwnerQueue:
+        placed, bags = order(state, now, pilot, owner), scene.owners[owner]
+        places = Counter(bags[place].id for rank, place, _ in placed if rank != LAST)
+        return OwnerQueue(_those(state, pilot, owner, placed), places)
+
+    return in_turn((bag for bag in state.bags.values() if may_go(state, pilot, bag)), queue_of)
 
 
 def may_go(state: State, pilot: Pilot, bag: Bag) -> bool:
@@ -77,26 +133,6 @@ def _those(state: State, pilot: Pilot, owner: str, found: list[Placed]) -> Itera
         bag = bags[place]
         if may_go(state, pilot, bag):
             yield Candidate(bag, rank, matches, rank == LAST)
-
-
-def _in_turn(state: State, now: float, pilot: Pilot) -> Iterator[Candidate]:
-    queues: dict[str, Iterator[Candidate]] = {}
-    places: Counter[BagId] = Counter()
-    for bag in state.bags.values():
-        if not may_go(state, pilot, bag):
-            continue
-        owner = bag.spec.owner
-        if owner not in queues:
-            found = order(state, now, pilot, owner)
-            queues[owner] = _those(state, pilot, owner, found)
-            bags = state.scene.owners[owner]
-            places.update(bags[place].id for rank, place, _ in found if rank != LAST)
-        for _ in range(places[bag.id]):
-            one = next(queues[owner], None)
-            if one is not None:
-                yield one
-    for queue in queues.values():
-        yield from queue
 
 
 def order(state: State, now: float, pilot: Pilot, owner: str) -> list[Placed]:

@@ -8,7 +8,7 @@ what a site's `users` are for.
 All bags are looked at again when one comes or goes, and after `LOOK_SECONDS`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from covey.classad import Ad, Policy
 from covey.core.match.attributes import TABLE, full_ad
@@ -30,13 +30,17 @@ def worth(state: State, now: float, site: str) -> Mapping[BagId, float]:
     known = state.sites.get(site)
     if known is None or not known.record.spec.preference:
         return _ALL_ALIKE
-    spec, one = known.record.spec, known.preference
-    if one is None or one.text != spec.preference:
-        one = known.preference = _compiled(spec)
-    if one.comings != state.changes.comings or now - one.at >= LOOK_SECONDS:
-        one.worth = _looked(state, now, site, one)
-        one.comings, one.at = state.changes.comings, now
-    return one.worth
+    preference = known.preference
+    if preference is None or preference.text != known.record.spec.preference:
+        preference = known.preference = _compiled(known.record.spec)
+    if _is_old(state, now, preference):
+        preference.worth = _looked(state, now, site, preference, state.random.random)
+        preference.comings, preference.at = state.changes.comings, now
+    return preference.worth
+
+
+def _is_old(state: State, now: float, preference: Preference) -> bool:
+    return preference.comings != state.changes.comings or now - preference.at >= LOOK_SECONDS
 
 
 def _compiled(spec: SiteSpec) -> Preference:
@@ -45,12 +49,14 @@ def _compiled(spec: SiteSpec) -> Preference:
     return Preference(spec.preference, Policy(ad, (NAME,), ROLES), looks)
 
 
-def _looked(state: State, now: float, site: str, one: Preference) -> dict[BagId, float]:
+def _looked(
+    state: State, now: float, site: str, one: Preference, random: Callable[[], float]
+) -> dict[BagId, float]:
     def ad(role: str, thing: object) -> Ad:
         names = one.looks.get(role)
         return full_ad(state, now, role, thing, names=names) if names else _NOTHING
 
-    one.policy.context.now, one.policy.context.random = now, state.random.random
+    one.policy.context.now, one.policy.context.random = now, random
     place, queue = ad("site", site), ad("queue", None)
     users: dict[str, Ad] = {}
     found = {}
@@ -67,19 +73,25 @@ def _looked(state: State, now: float, site: str, one: Preference) -> dict[BagId,
     return found
 
 
-def decided(state: State, site: str) -> Mapping[BagId, float]:
-    """As `worth` last said."""
+def worth_now(state: State, now: float, site: str) -> Mapping[BagId, float]:
+    """What `worth` would return now. Nothing is kept, so asking changes nothing; chance is one
+    half."""
     known = state.sites.get(site)
-    if known is None or known.preference is None or not known.record.spec.preference:
+    if known is None or not known.record.spec.preference:
         return _ALL_ALIKE
-    return known.preference.worth
+    spec, preference = known.record.spec, known.preference
+    if preference is None or preference.text != spec.preference:
+        return _looked(state, now, site, _compiled(spec), lambda: 0.5)
+    if _is_old(state, now, preference):
+        return _looked(state, now, site, preference, lambda: 0.5)
+    return preference.worth
 
 
-def ahead(state: State, site: str, bag: Bag) -> list[BagId]:
+def ahead(state: State, now: float, site: str, bag: Bag) -> list[BagId]:
     """Bags that have work and are preferred to this one there."""
-    found = decided(state, site)
-    mine = found.get(bag.id, 0.0)
-    better = [id_ for id_, value in found.items() if value > mine]
+    worths = worth_now(state, now, site)
+    own = worths.get(bag.id, 0.0)
+    better = [id_ for id_, value in worths.items() if value > own]
     return [id_ for id_ in better if id_ in state.bags and state.bags[id_].unsent()]
 
 

@@ -1,7 +1,11 @@
 """Which bags come before this one, and why."""
 
+from covey.core.explain.bag_order import before
+from covey.core.record.model import BagId, Need, PilotId
+from covey.core.state.hosts import Rest
 from tests.unit.core.explain.test_bag_answers import ask, ask_of, kinds
 from tests.unit.core.match.test_policies import gets, policy
+from tests.unit.core.placing import Grounds, site
 from tests.unit.core.table import Table, spec
 
 
@@ -14,10 +18,42 @@ def test_other_bags_come_first_by_rank_and_by_age() -> None:
     found = ask(table, low)
     assert kinds(found) == ["order"]
     assert [(one.bag, one.rank, one.waiting) for one in found.first] == [(high, 2.0, 4)]
+    assert found.first[0].why == "it ranks higher there"
+    assert f"for example on a: bag {high} (it ranks higher there)" in found.reasons[0].text
     assert found.first_on == "a"
     assert [one.bag for one in ask(table, bobs).first] == [high, low]
+    assert {one.why for one in ask(table, bobs).first} == {"its owner has an older bag"}
     assert ask(table, high).reasons == []
     assert ask(table, high).summary.endswith("the next free hosts get them")
+
+
+def test_of_equal_bags_the_older_comes_first() -> None:
+    table = Table()
+    older, newer = table.submit(spec(4)), table.submit(spec(4))
+    table.enrol(2, host="a")
+    assert [(one.bag, one.why) for one in ask(table, newer).first] == [(older, "it is older")]
+    assert ask(table, older).first == []
+
+
+def test_what_the_owners_of_the_site_prefer_comes_first() -> None:
+    grounds = Grounds(site(shared=True, preference='User.Name == "ann"'))
+    bobs = grounds.submit(spec(2, owner="bob"))
+    anns = grounds.submit(spec(2, owner="ann"))
+    grounds.enrol(1, site="lake")
+    first = [(one.bag, one.why) for one in ask(grounds, bobs).first]
+    assert first == [(anns, "the owners of its site prefer it")]
+
+
+def test_a_bag_that_the_pilot_cannot_have_does_not_come_first() -> None:
+    table = Table()
+    table.submit(spec(4, need=Need(cores=8)))
+    waits, banned, ours = (table.submit(spec(4)) for _ in range(3))
+    pilot = table.scheduler.state.pilots[PilotId(table.enrol(2, host="a").pilot)]
+    table.enrol(2, host="b")
+    pilot.set_aside({BagId(waits): 1})
+    pilot.rests[BagId(banned)] = Rest(failures=3, until=table.now + 60)
+    state = table.scheduler.state
+    assert not before(state, table.now, pilot, state.bags[BagId(ours)])
 
 
 def test_a_task_that_waits_and_how_many_are_before_it() -> None:
