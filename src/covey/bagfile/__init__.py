@@ -1,6 +1,6 @@
-"""Bag files, from the text that somebody wrote to a bag that can be sent: `format`, then `draft`,
-then `inputs`. Commands and `import covey` use the names below. Sending a bag, and asking questions
-on a terminal, do not belong here.
+"""Bag files: from the text that somebody wrote, in three steps (`format`, `draft`, `inputs`), to a
+bag that can be sent. Commands and `import covey` use the names below. Sending a bag, and asking
+questions on a terminal, do not belong here.
 """
 
 from covey.bagfile.description import Description, describe

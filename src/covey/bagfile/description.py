@@ -19,7 +19,7 @@ from covey.core.values.placeholders import fill
 from covey.core.values.space import Scalar
 
 FIRST_TASKS = 5
-MOST_COUNTED = 1_000_000  # tasks whose classes are looked at
+MOST_COUNTED = 1_000_000  # tasks whose classes are counted
 
 
 class ShownTask(Struct, kw_only=True):
@@ -56,8 +56,8 @@ class Limits(Struct, kw_only=True):
 class Description(Struct, kw_only=True):
     name: str
     tasks: int
-    taken: Taken | None = None  # of how many, if not all are submitted
-    counted: int  # of how many the classes were looked at
+    taken: Taken | None = None  # if only some tasks are submitted
+    counted: int  # the tasks whose classes were counted
     names: list[str]
     first: list[ShownTask]
     classes: list[ShownClass]
@@ -74,11 +74,11 @@ class Description(Struct, kw_only=True):
 
 
 def describe(gathered: Gathered) -> Description:
-    """Reads the rows, if there are any. Raises InvalidBag for a bad one."""
+    """Reads the file of rows, if there is one. Raises InvalidBag for a bad row."""
     draft, spec = gathered.draft, gathered.spec
     total = count_tasks(draft)
     classes = _classes(gathered, total)
-    times = {one.limit_seconds for one in classes if one.tasks}
+    times = {row.limit_seconds for row in classes if row.tasks}
     return Description(
         name=spec.name,
         tasks=total,
@@ -112,7 +112,7 @@ def _first(gathered: Gathered) -> list[ShownTask]:
 def _classes(gathered: Gathered, total: int) -> list[ShownClass]:
     spec = gathered.spec
     if varies(spec):
-        return _classes_found(gathered)
+        return _classes_by_task(gathered)
     needs = needs_of(spec)
     counts = [0] * len(needs)
     rule_of = rule_finder(spec, gathered.draft.names)
@@ -121,14 +121,14 @@ def _classes(gathered: Gathered, total: int) -> list[ShownClass]:
     else:
         for values in values_of(gathered.draft, MOST_COUNTED):
             counts[rule_of(values)] += 1
-    told = ["", *(" and ".join(map(_words, rule.when)) for rule in spec.rules)]
+    conditions = ["", *(" and ".join(map(_words, rule.when)) for rule in spec.rules)]
     return [
         ShownClass(when=when, tasks=count, **msgspec.structs.asdict(need))
-        for when, need, count in zip(told, needs, counts, strict=True)
+        for when, need, count in zip(conditions, needs, counts, strict=True)
     ]
 
 
-def _classes_found(gathered: Gathered) -> list[ShownClass]:
+def _classes_by_task(gathered: Gathered) -> list[ShownClass]:
     """Each combination of resources that tasks have; the longest first, then the largest."""
     counts: Counter[Need] = Counter()
     need_of = need_reader(gathered.spec, gathered.draft.names)
@@ -137,14 +137,14 @@ def _classes_found(gathered: Gathered) -> list[ShownClass]:
             counts[need_of(values)] += 1
         except BadNeed as error:
             raise InvalidBag(f"task {number}: {error}") from None
-    found = sorted(
-        counts,
-        key=lambda one: (one.limit_seconds, one.cores, one.gpus, one.memory_mb, one.disk_mb),
-        reverse=True,
-    )
     return [
-        ShownClass(when="", tasks=counts[need], **msgspec.structs.asdict(need)) for need in found
+        ShownClass(when="", tasks=counts[need], **msgspec.structs.asdict(need))
+        for need in sorted(counts, key=_size, reverse=True)
     ]
+
+
+def _size(need: Need) -> tuple[float, ...]:
+    return (need.limit_seconds, need.cores, need.gpus, need.memory_mb, need.disk_mb)
 
 
 def _words(condition: Condition) -> str:

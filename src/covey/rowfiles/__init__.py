@@ -1,1 +1,1 @@
-"""Files whose rows are parameters: one reading of them for whoever submits and who serves."""
+"""Files whose rows are parameters. Clients and the server read them with the same code."""

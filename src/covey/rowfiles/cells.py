@@ -1,8 +1,8 @@
-"""Text in cells of CSV files: in quotes where it must be, and no formula for any spreadsheet.
+"""Text in cells of CSV files: quoted where that is needed, and never a formula.
 
-A spreadsheet runs a cell that begins with =, +, - or @, also behind a tab or a carriage return; a
-task, or whoever names a host, could write one. Such text gets a ' in front, which spreadsheets take
-for "this is text". A number such as -1.5 stays as it is.
+A spreadsheet runs a cell that begins with =, +, - or @, also after a tab or a carriage return. The
+output of a task, or the name of a host, could be such a formula. So this text gets a ' in front,
+which tells spreadsheets that it is text. A number such as -1.5 stays as it is.
 """
 
 import re
@@ -16,7 +16,7 @@ _SPECIAL = re.compile(r'[",\r\n]')
 
 
 def in_quotes(text: str) -> str:
-    """In quotes if it needs them."""
+    """The text, quoted if that is needed."""
     if _SPECIAL.search(text) is None:
         return text
     return '"' + text.replace('"', '""') + '"'
@@ -27,7 +27,7 @@ def all_in_quotes(texts: list[str]) -> list[str]:
     return texts if _SPECIAL.search("".join(texts)) is None else list(map(in_quotes, texts))
 
 
-def disarmed(text: str) -> str:
+def disarmed(text: str) -> str:  # with a ' if a spreadsheet could take it for a formula
     if text[:1] in RISKY and text and _NUMBER.fullmatch(text) is None:
         return f"'{text}"
     return text

@@ -1,8 +1,8 @@
 """The forms that a file of rows may have: `csv`, `tsv`, `semicolons`, `jsonl` and `lines`.
 
-A form sees pieces of a file that begin and end between rows. It checks a piece once, thoroughly,
-when the file is indexed (`count`); afterwards rows are only taken apart (`split`, `parse`). Both
-must agree on what a row is, so neither takes a short cut that the other would not notice.
+A form gets pieces of a file that begin and end between rows. It checks a piece once, thoroughly,
+when the file is indexed (`count`); afterwards rows are only split into values (`split`, `parse`).
+Both must agree on what a row is.
 
 Lines end with LF or CRLF; the last one need not. Blank lines are no rows. In a CSV file the first
 row has the names; `tsv` is the same with tabs between cells, `semicolons` with `;`. In JSON Lines
@@ -23,7 +23,7 @@ from covey.core.values.scalars import scalar
 from covey.core.values.space import Scalar
 
 LARGEST_INTEGER = 2**63
-RESERVED = ("task", "bag")  # in templates these are numbers of ours
+RESERVED = ("task", "bag")  # in templates {task} and {bag} are numbers
 
 _BLANKS = " \t\r\v\f"
 _BLANK_BYTES = _BLANKS.encode()
@@ -33,20 +33,20 @@ class Form(Protocol):
     columns: tuple[str, ...]  # as they are in the file
 
     def count(self, piece: bytes, row: int, last: bool) -> tuple[int, int]:
-        """How many rows the piece has, and in how many bytes of it; less than all if the rest is
-        the start of a row that is not whole. `row` came before, nothing comes after the last.
-        Raises InvalidBag, naming the row, if one of them is not as it should be."""
+        """How many whole rows the piece has, and how many bytes they take; the rest is the start of
+        another row. `row` rows came before; nothing follows the `last` piece. Raises InvalidBag,
+        with the row's number, for a bad row."""
         ...
 
     def split(self, piece: bytes) -> list[Any]:
-        """Its rows, each as something that `parse` takes."""
+        """The rows of a piece, each in the form that `parse` takes."""
         ...
 
     def parse(self, item: Any) -> list[Scalar]: ...
 
 
 class Lines:
-    """One value a line."""
+    """One value on each line."""
 
     def __init__(self, columns: tuple[str, ...] = ("line",)) -> None:
         self.columns = columns
@@ -81,14 +81,14 @@ class Csv:
     @classmethod
     def begin(cls, piece: bytes, last: bool) -> tuple["Csv", int] | None:
         """None if the first row is not whole."""
-        text = piece.decode(errors="surrogateescape")  # the rows' turn comes
+        text = piece.decode(errors="surrogateescape")  # rows are checked later
         lines = list(io.StringIO(text, newline="\n"))
         reader = csv.reader(lines, strict=True, delimiter=cls.separator)
         try:
             columns = next((row for row in reader if row), None)
         except csv.Error as error:
             if last:
-                raise InvalidBag(f"the first row, with the names: {error}") from None
+                raise InvalidBag(f"the first row, with the names of columns: {error}") from None
             return None
         if columns is None:
             return (cls(()), len(piece)) if last else None
@@ -104,8 +104,8 @@ class Csv:
         return rows, len(piece)
 
     def _plain_count(self, piece: bytes) -> int | None:
-        """Of a piece without quotes or blank lines, whose rows all have the right number of
-        separators: all that is in it besides text is one short pattern, again and again."""
+        """The number of rows, if the piece is simple: no quotes, no blank lines, and the right
+        number of separators in each row. Without its text it is one short pattern, repeated."""
         if (
             not self._plain_lines
             or len(piece) > csv.field_size_limit()
@@ -149,7 +149,7 @@ class Csv:
         return rows, len("".join(lines[:whole]).encode())
 
     def _is_blank(self, cells: list[str]) -> bool:
-        """A single column may well have a blank value."""
+        """Whether it is a blank line. In a file with one column, blanks are a value."""
         if len(self.columns) == 1:
             return not cells
         return not cells or (len(cells) == 1 and not cells[0].strip(_BLANKS))
@@ -197,7 +197,7 @@ class Jsonl:
         try:
             return cls(tuple(msgspec.json.decode(lines[0], type=dict[str, Any]))), 0
         except (msgspec.DecodeError, RecursionError) as error:
-            raise InvalidBag(f"row 1: {_told(error)}") from None
+            raise InvalidBag(f"row 1: {_json_problem(error)}") from None
 
     def count(self, piece: bytes, row: int, last: bool) -> tuple[int, int]:
         check_text(piece, row)
@@ -211,7 +211,7 @@ class Jsonl:
             try:
                 self._decoder.decode(line)
             except (msgspec.DecodeError, RecursionError) as error:
-                raise InvalidBag(f"row {row + index + 1}: {_told(error)}") from None
+                raise InvalidBag(f"row {row + index + 1}: {_json_problem(error)}") from None
         return rows, len(piece)
 
     def split(self, piece: bytes) -> list[str]:
@@ -239,7 +239,7 @@ FORMS: dict[str, Callable[[tuple[str, ...]], Form]] = {
 
 
 def clean_names(columns: tuple[str, ...]) -> tuple[str, ...]:
-    """As parameters are called. Raises InvalidBag if they cannot be."""
+    """Names of parameters for these columns. Raises InvalidBag if a column has no such name."""
     names: dict[str, str] = {}
     for column in columns:
         name = re.sub(r"[\s-]", "_", column.strip())
@@ -248,7 +248,7 @@ def clean_names(columns: tuple[str, ...]) -> tuple[str, ...]:
             if len(columns) == 1 and re.search(r"[;\t|]", column):
                 hint = "; columns are separated by commas, or say form = 'tsv' or 'semicolons'"
             raise InvalidBag(
-                f"column {column!r} must be called like a variable "
+                f"column {column!r} is not a name for a parameter: use letters, digits and _ "
                 f"(blanks and dashes become _){hint}"
             )
         if name in RESERVED:
@@ -260,7 +260,7 @@ def clean_names(columns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def check_text(piece: bytes, row: int) -> None:
-    """Raise InvalidBag unless it can be passed to a command."""
+    """Raise InvalidBag for bytes that a command cannot get: NUL, or no UTF-8."""
     at = piece.find(b"\0")
     if at >= 0:
         raise InvalidBag(f"row {row + _row_at(piece, at)} has a NUL byte in it: is this text?")
@@ -277,7 +277,7 @@ def line_count(piece: bytes) -> int:
 
 
 def full_lines(text: str) -> list[str]:
-    """Those that are not blank; most begin with a letter or a digit, and need no second look."""
+    """Lines that are not blank. Most begin with a letter or a digit, which is quick to check."""
     return [line for line in _lines(text) if line >= "!" or line.strip(_BLANKS)]
 
 
@@ -295,7 +295,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _row_at(piece: bytes, at: int) -> int:
-    """Counted from 1."""
+    """The number of the row at this place, from 1."""
     return max(1, line_count(piece[: at + 1]))
 
 
@@ -304,8 +304,8 @@ def _ragged(row: int, columns: tuple[str, ...], found: int) -> str:
     return f"row {row} has {found} columns, not {len(columns)} ({named})"
 
 
-def _told(error: Exception) -> str:
-    """Our own words for where in the row it is."""
+def _json_problem(error: Exception) -> str:
+    """The problem in words, with the key of the row that has it."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     text = str(error).replace("`", "'")

@@ -1,6 +1,6 @@
 """Reading a file of rows from its start to its end, in constant memory.
 
-It is cut between rows, wherever that is: a piece is made longer until it has a whole row in it.
+The file is cut between rows: a piece is made longer until it has a whole row in it.
 """
 
 import os
@@ -16,7 +16,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 class Pieces:
-    """A file, a piece at a time: each ends with a line, and is as long as it has to be."""
+    """A file, one piece after the other. Each piece ends at the end of a line."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -30,10 +30,10 @@ class Pieces:
             if begun is not None:
                 self.offset += begun[1]
                 return begun[0]
-        raise InvalidBag("its first row is too long")
+        raise InvalidBag(f"the first row is longer than {LONGEST_ROW_BYTES:,} bytes")
 
     def counts(self, form: Form) -> Iterator[tuple[int, int]]:
-        """Of each piece: where it is, and how many rows it has."""
+        """For each piece: its offset, and how many rows it has."""
         count = 0
         while self.offset < self._end:
             for piece, last in self._longer_and_longer():
@@ -48,23 +48,23 @@ class Pieces:
             count += rows
 
     def rows(self, form: Form) -> Iterator[list[Scalar]]:
-        """Every row, checked and taken apart."""
+        """Every row, checked and split into values."""
         for offset, _ in self.counts(form):
             size = self._counted
             for item in form.split(os.pread(self._descriptor, size, offset)):
                 yield form.parse(item)
 
     def first_and_last_rows(self, form: Form) -> list[list[Scalar]]:
-        """Those of the first piece and of the last one, which decide what is text."""
+        """The rows of the first and the last piece: these decide which columns are text."""
         places: list[tuple[int, int]] = []
         for offset, rows in self.counts(form):
             if rows:
                 places = [*places[:1], (offset, self._counted)]
-        items = (form.split(os.pread(self._descriptor, size, start)) for start, size in places)
-        return [form.parse(item) for each in items for item in each]
+        pieces = (form.split(os.pread(self._descriptor, size, start)) for start, size in places)
+        return [form.parse(row) for rows in pieces for row in rows]
 
     def _longer_and_longer(self) -> Iterator[tuple[bytes, bool]]:
-        """What follows, in whole lines, and whether that is all; more of it every time."""
+        """Whole lines from the offset on, more each time; True if they reach the file's end."""
         size = BLOCK_BYTES
         while size <= LONGEST_ROW_BYTES:
             piece = os.pread(self._descriptor, size, self.offset)

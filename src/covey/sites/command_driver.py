@@ -2,12 +2,12 @@
 
 A `CommandDriver` builds commands and reads answers. It has no state and does no I/O: the same
 question gives the same command, the same text the same answer. `CommandQueue` runs its commands
-here or over SSH (see `shell`), and sees to what they need: credentials, a directory at the site
-that all its hosts share, and the pilot file in it.
+here or over SSH (see `shell`), and prepares what they need: credentials, a directory that all hosts
+of the site share, and the pilot file in it.
 
-A *batch* is one submission. Its script is the same for all its jobs; where the batch system counts
-the elements of an array, `CommandDriver.index` is the shell's word for the number, from 0, and the
-script finds by it what is this job's own.
+A *batch* is one submission. All its jobs have the same script. In an array, `CommandDriver.index`
+is the shell's word for the number of the element, from 0; the script uses it to find the job's name
+and secret.
 """
 
 import math
@@ -26,12 +26,12 @@ from covey.sites.queue_site import QueueSite
 from covey.sites.script import job_script
 from covey.sites.shell import PLACE, Shell, put
 
-CHECK_SECONDS = 60.0  # between two looks at credentials
-STAGE_SECONDS = 600.0  # between two looks at the directory
-HURRY_SECONDS = 30.0  # for small commands of our own
+CHECK_SECONDS = 60.0  # between two checks of credentials
+STAGE_SECONDS = 600.0  # between two checks of the directory
+HURRY_SECONDS = 30.0  # limit for covey's own small commands
 
-# The directory, and where it really is; whether the pilot file is there, and its SHA-256 if the
-# site can tell. (The job's script looks at it, too.) What pilots print is kept for a month
+# Makes the directory; prints its real path, whether the pilot file is there, and its SHA-256 if the
+# site can compute it. (The job's script checks it, too.) Removes the output of pilots after a month
 # (PBS calls it NUMBER.SERVER.OU).
 STAGE = (
     PLACE + 'umask 077; mkdir -p "$d/log" && cd "$d" && pwd -P || exit 1; '
@@ -44,17 +44,17 @@ CREDENTIALS = (
     'for f; do case $f in "~/"*) f=$HOME/${f#"~/"};; esac; '
     'test -r "$f" || { echo "$f"; exit 1; }; done'
 )
-SETTINGS = "SLURM_CONF"  # a file: without it, commands of Slurm wait for a minute
+SETTINGS = "SLURM_CONF"  # names a file; without the file, commands of Slurm wait for a minute
 
 
 def directory_of(spec: SiteSpec) -> str:
-    """As it is written; `PLACE` tells where that is."""
+    """As it is written; the shell code `PLACE` makes it absolute."""
     return spec.directory or f"~/.covey/sites/{spec.name}"
 
 
 class Batch(NamedTuple):
-    """`names` of the jobs, in the order of their indices; `title` is the first of them, and the
-    others are numbered on from it. `directory` is where output goes, on the site."""
+    """`names` of the jobs, in the order of their indices. `title` is the first name; the others
+    follow it in number. `directory`: the site's directory for output."""
 
     title: str
     names: tuple[str, ...]
@@ -64,50 +64,50 @@ class Batch(NamedTuple):
 
 
 class CommandDriver:
-    """All methods may raise SiteError where they read an answer. `spec` is the site."""
+    """Methods that read an answer may raise SiteError. `spec` is the site."""
 
     name: str
     options: type[Struct]
-    most_elements = 1  # jobs in one batch: 1 where there are no arrays
+    most_elements = 1  # jobs in one batch: 1 if the system has no arrays
     index = "0"  # the shell's word for an element's number, from 0
-    environment: Mapping[str, str] = {}  # what makes answers the same everywhere (LC_ALL)
+    environment: Mapping[str, str] = {}  # makes answers look alike everywhere (LC_ALL)
 
     def submit(self, spec: SiteSpec, batch: Batch) -> Command:
         raise NotImplementedError
 
     def submitted(self, spec: SiteSpec, batch: Batch, output: Output) -> tuple[str, ...]:
-        """The handles, in the order of the batch's names."""
+        """The handles of the jobs, in the order of the batch's names."""
         raise NotImplementedError
 
     def status(self, spec: SiteSpec, prefix: str) -> Command:
-        """All jobs of ours: of this user, with names that begin so."""
+        """Lists all jobs of this user whose names begin with the prefix."""
         raise NotImplementedError
 
     def listed(self, spec: SiteSpec, prefix: str, output: Output) -> list[Seen]:
-        """Raises Unclear where this is no list: an empty list means that there is none."""
+        """Raises Unclear if the output is not a list: an empty list means that no jobs exist."""
         raise NotImplementedError
 
     def cancel(self, spec: SiteSpec, handles: Sequence[str]) -> Command:
-        """All of them at once. That some have ended already is no failure."""
+        """Cancels all of them at once. It is no failure if some have ended already."""
         raise NotImplementedError
 
     def accounting(self, spec: SiteSpec, handles: Sequence[str]) -> Command | None:
-        """How jobs ended that are no longer listed; None where the system does not tell. The answer
-        may be about other jobs of ours, too, and silent about some of these."""
+        """Reports how jobs ended that are no longer listed; None if the system cannot. The answer
+        may lack some of these jobs, and have others of this server."""
         return None
 
     def accounted(self, spec: SiteSpec, output: Output) -> list[Seen]:
-        """Empty where the site keeps no accounts. Raises Unclear where they could not be had."""
+        """Empty if the site keeps no accounts. Raises Unclear if they could not be read."""
         return []
 
     def log(self, spec: SiteSpec) -> str:
-        """Where jobs print to, below the site's directory; {job} and {handle} stand for the job."""
+        """The file for a job's output, below the site's directory, with {job} or {handle} in it."""
         return "log/covey-*-{job}.*"
 
     # -- the Driver ------------------------------------------------------------------------
 
     def facts(self, spec: SiteSpec) -> SiteFacts:
-        """An option `whole_nodes` means the same for all batch systems."""
+        """The option `whole_nodes` means the same for all batch systems."""
         options = argument_options(spec, self.options)
         return SiteFacts(
             whole_nodes=bool(getattr(options, "whole_nodes", False)),
@@ -121,7 +121,7 @@ class CommandDriver:
 def open_queue_site(
     driver: CommandDriver, spec: SiteSpec, context: SiteContext, host: str | None
 ) -> QueueSite:
-    """`host`: where its commands run; None: as the site says."""
+    """`host`: where its commands run; None: on the host that the site names."""
 
     def queue(spec: SiteSpec) -> CommandQueue:
         where = spec.host if host is None else host
@@ -131,7 +131,7 @@ def open_queue_site(
 
 
 class CommandQueue:
-    """A `Queue` by the commands of a driver."""
+    """A `Queue` that runs the commands of a driver."""
 
     def __init__(
         self, driver: CommandDriver, spec: SiteSpec, context: SiteContext, shell: Shell
@@ -183,13 +183,13 @@ class CommandQueue:
         return self._run(Command(("/bin/sh", "-c", script, *words), b"", HURRY_SECONDS))
 
     def _check_credentials(self) -> None:
-        """… and the settings of the site's commands. Raises Away."""
+        """Check the credentials, and the settings of the site's commands. Raises Away."""
         spec = self._spec
         if self._context.now() < self._checked_at + CHECK_SECONDS:
             return
         settings = spec.environment.get(SETTINGS, "")
         if settings and self._run_own(CREDENTIALS, "sh", settings).status:
-            raise Away(f"{SETTINGS} = '{settings}': there is no such file, or it is unreadable")
+            raise Away(f"{SETTINGS} = '{settings}': the file is missing or cannot be read")
         if spec.credentials:
             output = self._run_own(CREDENTIALS, "sh", *spec.credentials)
             if output.status:
@@ -201,15 +201,15 @@ class CommandQueue:
         self._checked_at = self._context.now()
 
     def _stage(self) -> None:
-        """The directory and the pilot file, if that has not been seen to lately. Raises Away and
-        Unclear."""
+        """Check the site's directory and the pilot file in it, once in `STAGE_SECONDS`; write the
+        file if needed. Raises Away and Unclear."""
         if self._context.now() < self._staged_at + STAGE_SECONDS:
             return
         pilot, directory = self._context.read_pilot_file(), directory_of(self._spec)
         output = self._run_own(STAGE, "sh", directory, pilot.name)
         lines = output.stdout.splitlines()
         if output.status or len(lines) != 2:
-            raise Away(f"cannot use the directory {directory} there: {output.words}")
+            raise Away(f"cannot use the site's directory {directory}: {output.words}")
         self._place, self._digest = lines[0], pilot.digest
         self._pilot = f"{self._place}/{pilot.name}"
         there, _, digest = lines[1].partition(" ")

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-MOST_LINES, MOST_WORDS = 10, 600  # of what a command printed: lines, and characters
+MOST_LINES, MOST_CHARACTERS = 10, 600  # of a command's output in a message
 
 
 class Command(NamedTuple):
-    """`argv`, never a shell's line; `stdin` is what it reads. It is stopped after `seconds`."""
+    """`argv` is a list of words, never a line for a shell. The command ends after `seconds`."""
 
     argv: tuple[str, ...]
     stdin: bytes = b""
@@ -15,17 +15,17 @@ class Command(NamedTuple):
 
 
 class Output(NamedTuple):
-    status: int  # below 0: by this signal; 127: no such command
+    status: int  # below 0: ended by this signal; 127: there is no such command
     stdout: str
     stderr: str
 
     @property
     def words(self) -> str:
-        """What it printed, for people: all its lines, or the last of them if they are many. The
-        reason often stands before the last line."""
+        """The output for a message: all lines, or the last few. The reason is often not in the
+        very last line."""
         lines = [line.strip() for line in (self.stderr or self.stdout).splitlines()]
-        found = "; ".join(dict.fromkeys(line[:MOST_WORDS] for line in lines[-MOST_LINES:] if line))
-        return found[-MOST_WORDS:] or f"exit status {self.status}"
+        last = dict.fromkeys(line[:MOST_CHARACTERS] for line in lines[-MOST_LINES:] if line)
+        return "; ".join(last)[-MOST_CHARACTERS:] or f"exit status {self.status}"
 
 
 WRITE = (
@@ -35,7 +35,8 @@ WRITE = (
 
 
 def after_writing(path: str, script: str, argv: Sequence[str]) -> Command:
-    """For systems that want a file: the script arrives by standard input, as it holds secrets, and
-    goes into a private file; if all of it did, this command is run. Status 126: it was not."""
+    """For batch systems that want a file: the script, which holds secrets, comes by standard input
+    and is written to a private file; then the command runs. Status 126: the file is not complete,
+    and the command was not run."""
     data = script.encode()
     return Command(("/bin/sh", "-c", WRITE, "sh", path, str(len(data)), *argv), data)

@@ -16,10 +16,10 @@ How the pilot file, the start file and the job's secret get to the site is the d
 Another package adds its driver by an entry point in the group `covey.sites`, which names a class
 that makes a `Driver` without arguments (`examples/site-plugin`).
 
-A site knows a job by a name, and jobs that were submitted together by the name of the first of
-them, their title, and a number. So names are numbered: a title ends in a number, and job i is named
-by the number i higher (`numbered`). A list then tells every job's own name, and nobody keeps a
-table. Names that are not consecutive are not submitted together (`runs` finds those that are).
+A site knows a job by a name. Jobs that were submitted together have a title, the name of the first
+job, and an index. So names are numbered: a title ends in a number, and the name of job i has a
+number that is i higher (`numbered`). Every job's name then follows from the site's list, and no
+table is needed. Only jobs with consecutive names are submitted together (`runs` finds them).
 """
 
 import hashlib
@@ -53,10 +53,10 @@ class PilotFile(NamedTuple):
 
 
 class SiteContext(NamedTuple):
-    """What all sites get from their server. `queue` is its id, which is in the names of all jobs;
-    of `master` their secrets are made. `whereabouts` tells the address that pilots call, and the
-    authority that vouches for it (PEM). `now` may start anywhere, but never jumps.
-    `on_record`: whether this is a job of any site."""
+    """What all sites get from their server. `queue` is the server's id, which is in the names of
+    all jobs. The jobs' secrets are made from `master`. `whereabouts` returns the address that
+    pilots call, and the certificate of its authority (PEM). `now` is monotonic time.
+    `on_record`: whether any site has this job."""
 
     post: Post
     note: Callable[[Note], None]
@@ -90,7 +90,7 @@ class SiteContext(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What a pilot asks of the site. 0: nothing said."""
+    """What a pilot asks of the site. 0: not specified."""
 
     slots: int
     wall_seconds: float = 0.0
@@ -100,7 +100,7 @@ class Shape(NamedTuple):
 
 
 class Submission(NamedTuple):
-    """Jobs that are alike but for their names, which are numbered on from the first."""
+    """Jobs that differ only in their names, which are consecutive."""
 
     names: tuple[str, ...]
     jobs: tuple[JobRecord, ...]
@@ -115,10 +115,9 @@ class Submission(NamedTuple):
 
 
 class Stand(StrEnum):
-    """Where a job stands, as far as its site tells. STUCK: it is there, but will not run unless
-    somebody sees to it (an error state, an impossible request): it is to be cancelled, and when it
-    is gone it has ended for this reason. UNKNOWN: a state that we do not know, which is neither an
-    end nor a start."""
+    """The state of a job as its site reports it. STUCK: the job is there, but will never run by
+    itself (an error state, an impossible request): it is cancelled, and this is the reason of its
+    end. UNKNOWN: a state that covey does not know; it counts as neither a start nor an end."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -129,10 +128,10 @@ class Stand(StrEnum):
 
 class Seen(NamedTuple):
     """A job in a site's list. `reason`: why it waits, or how it ended. `restarts`: how often the
-    site has started it again, where it says so. `suspended`: it has started, and stands still."""
+    site has started it again, if the site reports that. `suspended`: it has started, but pauses."""
 
     name: str
-    handle: str  # what the site calls it, an array's element by itself
+    handle: str  # the site's own id of the job; each element of an array has its own
     stand: Stand
     reason: str = ""
     restarts: int = 0
@@ -143,34 +142,34 @@ class Seen(NamedTuple):
 
 
 class OpenSite(Protocol):
-    """A site that is looked after. Orders come from one thread and return at once; what comes of
-    them is posted as events (`covey.ports.Sites` says which)."""
+    """A site in use. Orders come from one thread and return at once; results are posted as events
+    events (`covey.ports.Sites` says which)."""
 
     spec: SiteSpec
 
     def submit(self, jobs: Sequence[JobRecord]) -> None: ...
 
     def watch(self, jobs: Sequence[JobRecord]) -> None:
-        """These jobs are on record there, and no others."""
+        """The record has these jobs at this site, and no others."""
         ...
 
     def cancel(self, jobs: Sequence[JobRecord]) -> None: ...
 
     def change(self, spec: SiteSpec) -> bool:
-        """Whether it goes on as this site; if not, it is closed and another is opened."""
+        """Take over new settings. False: it cannot; then it is closed and another one is opened."""
         ...
 
     def jobs(self) -> tuple[JobRecord, ...]:
-        """Jobs that it knows, for the site that is opened in its place."""
+        """Jobs that it knows, for its successor."""
         ...
 
     def close(self, seconds: float = 0.0) -> None:
-        """Begin nothing more, and wait so long for what has begun. Jobs stay where they are."""
+        """Begin nothing more; wait at most `seconds` for calls in progress. Jobs go on."""
         ...
 
     def terminate(self) -> int:
-        """Ask pilots that are processes of this machine to end at once: how many are there. Jobs
-        of a queue are not: they are cancelled."""
+        """Tell pilots that are processes of this machine to end at once; returns how many there
+        are. Jobs in a queue are no such processes: they are cancelled."""
         return 0
 
     def alive(self) -> int:
@@ -179,30 +178,30 @@ class OpenSite(Protocol):
 
 
 class Queue(Protocol):
-    """A site that keeps a list of jobs, as `QueueSite` asks it: one call at a time, each from the
-    same thread. A call takes a minute at most. It raises `SiteError`."""
+    """A site that keeps a list of jobs. `QueueSite` makes one call at a time, all from one thread.
+    A call takes a minute at most, and raises `SiteError`."""
 
-    most_jobs: int  # of one submission
+    most_jobs: int  # in one submission
 
     def prepare(self, submission: Submission) -> Callable[[], Sequence[str]]:
-        """All that comes before the site hears of these jobs: credentials, the pilot file, the
-        request. Whatever it raises, the jobs are not there. What it returns submits them, and
-        gives their handles in the order of their names. A submission that is repeated under the
-        same names must not start a job twice where the site can prevent that."""
+        """Everything before the site hears of these jobs: credentials, the pilot file, the request.
+        If it raises, the jobs are surely not at the site. The returned function submits them, and
+        returns their handles in the order of their names. If a submission is repeated under the
+        same names, no job may start twice, if the site can prevent that."""
         ...
 
     def listed(self, prefix: str) -> Sequence[Seen]:
-        """All jobs with names that begin so. Raises where there is no list: an empty list means
-        that there are no jobs."""
+        """All jobs whose names begin with the prefix. Raises if the list cannot be had: an empty
+        list means that there are no jobs."""
         ...
 
     def cancel(self, handles: Sequence[str]) -> None:
-        """All of them. That some have ended already is no failure."""
+        """Cancels all of them. It is no failure if some have ended already."""
         ...
 
     def accounts(self, handles: Sequence[str]) -> Sequence[Seen] | None:
-        """How jobs ended that are no longer listed; None where the site does not tell. The answer
-        may be about other jobs of ours, too, and silent about some of these."""
+        """Reports how jobs ended that are no longer listed; None if the site cannot. The answer may
+        lack some of these jobs, and have others of this server."""
         ...
 
     def close(self) -> None: ...
@@ -213,16 +212,16 @@ class Driver(Protocol):
 
     @property
     def options(self) -> type[Struct]:
-        """What [sites.NAME.options] may say: frozen, each with a Meta and its description. An
-        option may be a Struct again, or a list or a table of Structs."""
+        """The options in [sites.NAME.options], as a frozen Struct; each has a Meta with a
+        description. An option may be a Struct again, or a list or a table of Structs."""
         ...
 
     def facts(self, spec: SiteSpec) -> SiteFacts:
-        """What core must know of such a site. Raises BadConfig for options that cannot be used."""
+        """What core must know about the site. Raises BadConfig for options that cannot be used."""
         ...
 
     def open(self, spec: SiteSpec, context: SiteContext) -> OpenSite:
-        """Without I/O: a site that does not answer says so by an event. Raises BadConfig."""
+        """Does no I/O: if the site does not answer, an event reports that. Raises BadConfig."""
         ...
 
 
@@ -230,17 +229,18 @@ class Driver(Protocol):
 
 
 def numbered(title: str, index: int) -> str:
-    """The name of a job of the submission of this title."""
+    """The name of job number `index` of the submission with this title."""
     stem = title.rstrip("0123456789")
     return f"{stem}{int(title[len(stem) :][-18:] or 0) + index}" if index else title
 
 
 def runs(names: Sequence[str], most: int) -> list[tuple[str, ...]]:
-    """These names as those of submissions: consecutive ones together, at most so many."""
-    found: list[list[str]] = []
+    """The names in groups that can be submitted together: consecutive names, at most `most`."""
+    batches: list[list[str]] = []
     for name in names:
-        if found and len(found[-1]) < most and name == numbered(found[-1][0], len(found[-1])):
-            found[-1].append(name)
+        last = batches[-1] if batches else []
+        if last and len(last) < most and name == numbered(last[0], len(last)):
+            last.append(name)
         else:
-            found.append([name])
-    return [tuple(batch) for batch in found]
+            batches.append([name])
+    return [tuple(batch) for batch in batches]

@@ -1,12 +1,12 @@
-"""What goes wrong between covey and a site. Two questions are answered by the kind of an error: may
-the jobs be there, and would it help to try again?
+"""Errors between covey and a site. The class of an error answers two questions: may the jobs be at
+the site, and would it help to try again?
 
     SiteError
-    ├── Refused    the site will not have these jobs: surely none of them is there
-    │   └── Away   the site does not answer, or the call surely was not made; later it may
-    └── Unclear    the call failed, and nobody knows what came of it; a list will tell
+    ├── Refused    the site refused these jobs: surely none of them is there
+    │   └── Away   the site does not answer, or the call was surely not made; try again later
+    └── Unclear    the call failed, and its effect is not known; the next list shows it
 
-`transient` errors tell of the site, so others need not be tried now. Those that are not tell of the
+A `transient` error is about the site, so other jobs need not be tried now. Any other is about the
 jobs. Anything else that a driver raises is a bug of the driver.
 """
 
@@ -14,7 +14,7 @@ from covey.core.errors import CoveyError
 
 
 class SiteError(CoveyError):
-    """With words for people, the site's own if it has said any."""
+    """The text is for people: the site's own words, if there are any."""
 
     transient = True
 

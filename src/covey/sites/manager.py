@@ -1,8 +1,8 @@
-"""Carries out what core decides about sites: the `Sites` port, for all of them.
+"""The `Sites` port: passes core's decisions about pilots on to all sites.
 
-Each site is opened by its driver and looks after itself, so that a slow or broken one slows nobody.
-The manager decides nothing and remembers nothing that a new one could not find out: jobs carry
-names made from the queue's id and their own, and what the record knows is watched.
+Each site is opened by its driver and works alone, so a slow or broken site slows down no other. The
+manager decides nothing, and all it knows could be found out again: the names of jobs are made from
+the queue's id and the job's own, and jobs on record are watched.
 """
 
 import time
@@ -18,8 +18,8 @@ CLOSE_SECONDS = 2.0
 
 
 class Manager:
-    """`driver_of` gives a site's driver, and raises CoveyError for a site that nothing can be done
-    with. `retired` sites get no new jobs, but may have some that an earlier server submitted."""
+    """`driver_of` returns a site's driver, and raises CoveyError if the site cannot be used.
+    `retired` sites get no new jobs, but may have some that an earlier server submitted."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class Manager:
         retired: Sequence[SiteSpec] = (),
     ) -> None:
         self._on_record: set[JobId] = set()
-        self._vanished: set[JobId] = set()  # of them; core may know better, or give them up
+        self._vanished: set[JobId] = set()  # missing in the lists; they may come back
         self._post = context.post
         self._shells = context.shells
         self._context = context._replace(
@@ -129,7 +129,7 @@ class Manager:
 
 
 class _Hopeless(OpenSite):
-    """A site that nothing can be done with, until it is defined otherwise."""
+    """A site that cannot be used until its definition changes."""
 
     def __init__(self, spec: SiteSpec, reason: str, post: Post) -> None:
         self.spec = spec

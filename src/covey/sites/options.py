@@ -1,8 +1,8 @@
-"""What `[sites.NAME.options]` says, read as its driver's own Struct.
+"""The options in `[sites.NAME.options]`, read as a Struct of the driver.
 
-An option that is silently ignored costs its author a day, as in `covey.config`; so what a driver
-does not know is refused, with what it does know. An option may be a table, or a list of tables,
-which are Structs of the driver again.
+An option that is silently ignored costs its author a day (see `covey.config`). So an unknown option
+is refused, and the message names the known ones. An option may be a table, or a list of tables:
+these are Structs of the driver, too.
 """
 
 import re
@@ -18,18 +18,18 @@ from covey.core.record.model import SiteSpec
 
 Options = TypeVar("Options", bound=Struct)
 
-# Arguments that are handed on as they are, such as "--mail-type=NONE": these may begin with dashes.
+# Arguments that are passed on unchanged, such as "--mail-type=NONE": they may begin with dashes.
 Extra: TypeAlias = Annotated[
     tuple[str, ...],
     Meta(description="Additional arguments of the submit command, passed on unchanged."),
 ]
 
-NEW_LINE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")  # a tab is none
+NEW_LINE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")  # all but the tab
 KINDS = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}
 
 
 def options_of(spec: SiteSpec, kind: type[Options]) -> Options:
-    """Raises BadConfig, with words for whoever wrote them."""
+    """Raises BadConfig, with the option that is wrong."""
     try:
         return msgspec.convert(spec.options, kind)
     except msgspec.ValidationError as error:
@@ -39,10 +39,10 @@ def options_of(spec: SiteSpec, kind: type[Options]) -> Options:
 
 
 def argument_options(spec: SiteSpec, kind: type[Options]) -> Options:
-    """For drivers that make arguments of commands from options. A text becomes part of one
-    argument, never of a shell's line, so quotes and blanks are harmless; a line break never is
-    (some commands read lines), and a text that begins with a dash would be taken for an option of
-    its own. Raises BadConfig."""
+    """For drivers whose options become arguments of commands. A text becomes part of one argument,
+    never of a line for a shell, so quotes and blanks are harmless. Line breaks are refused (some
+    commands read lines), and so is a text that begins with a dash: a command would take it for an
+    option. Raises BadConfig."""
     for name, value in spec.options.items():
         where = f"site {spec.name}: option {name!r} of driver {spec.driver!r}"
         for text in _texts(value):
@@ -62,7 +62,7 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def _problems(spec: SiteSpec, path: str, table: Any, kind: type[Struct]) -> Iterator[str]:
-    """What is wrong with a table, in the order in which it is written."""
+    """The mistakes in a table, in the order in which it is written."""
     hints = get_type_hints(kind)
     for name, value in table.items():
         where = f"option {path + name!r} of driver {spec.driver!r}"
@@ -82,17 +82,17 @@ def _problems(spec: SiteSpec, path: str, table: Any, kind: type[Struct]) -> Iter
 
 
 def _tables(value: object, kind: Any) -> Iterator[tuple[str, Any, type[Struct]]]:
-    """The tables in a value that are Structs of the driver, and where they are."""
+    """The tables in a value that are Structs of the driver, each with its path."""
     inner = get_args(kind)
     if isinstance(kind, type) and issubclass(kind, Struct) and isinstance(value, Mapping):
         yield "", value, kind
     elif get_origin(kind) is tuple and isinstance(value, list | tuple):
-        for number, one in enumerate(value):
-            for path, table, struct in _tables(one, inner[0]):
+        for number, element in enumerate(value):
+            for path, table, struct in _tables(element, inner[0]):
                 yield f"[{number}]{path}", table, struct
     elif get_origin(kind) is dict and isinstance(value, Mapping):
-        for key, one in value.items():
-            for path, table, struct in _tables(one, inner[1]):
+        for key, element in value.items():
+            for path, table, struct in _tables(element, inner[1]):
                 yield f".{key}{path}", table, struct
 
 

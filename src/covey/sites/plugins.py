@@ -1,7 +1,7 @@
-"""Finds the drivers of sites: ours and other people's, all by entry points of one group.
+"""Finds the drivers of sites, covey's own and other packages', by entry points of one group.
 
-A plugin that cannot be loaded is listed with what it said, and takes nobody else down. Of two with
-one name ours counts, so that no package changes what a site of ours means.
+A plugin that cannot be loaded is listed with its error; all others still work. If another package
+has a driver with the name of covey's own, covey's is used: no package can replace it.
 """
 
 import inspect
@@ -26,7 +26,7 @@ COMMAND_FACTS = {"most_elements": int, "index": str, "environment": Mapping}
 
 
 class Plugin(NamedTuple):
-    """`driver` is None where `problem` says why. `package` brought it."""
+    """`driver` is None if it cannot be used; `problem` says why. `package` contains it."""
 
     name: str
     package: str
@@ -35,7 +35,7 @@ class Plugin(NamedTuple):
 
 
 def find(points: Iterable[EntryPoint] | None = None) -> dict[str, Plugin]:
-    """All that are installed, by name."""
+    """All installed drivers, by name."""
     found: dict[str, Plugin] = {}
     for point in entry_points(group=GROUP) if points is None else points:
         package = point.dist.name if point.dist else OURS
@@ -76,20 +76,20 @@ def described(spec: SiteSpec, plugins: Mapping[str, Plugin]) -> SiteSpec:
 
 
 def options_help(driver: Driver) -> list[OptionView]:
-    """What a site of this driver can say under `options`."""
+    """The options of a site with this driver."""
     hints = get_type_hints(driver.options, include_extras=True)
     found = []
     for field in structs.fields(driver.options):
         default = "" if field.required else field.default
         if default is NODEFAULT:
             default = field.default_factory()
-        text = _meant(hints[field.name])
+        text = _description(hints[field.name])
         found.append(OptionView(name=field.name, default=to_builtins(default), text=text))
     return found
 
 
 def _loaded(point: EntryPoint, package: str) -> Plugin:
-    """Other people's code runs here, so anything may come of it."""
+    """This runs code of other packages, so any exception may come out of it."""
     try:
         driver = point.load()()
         problem = _wrong(point.name, driver)
@@ -120,12 +120,12 @@ def _wrong(name: str, driver: object) -> str:
     if not (isinstance(options, type) and issubclass(options, Struct)):
         return "its 'options' are not a msgspec.Struct"
     for option, hint in get_type_hints(options, include_extras=True).items():
-        if not _meant(hint):
+        if not _description(hint):
             return f"its option {option!r} has no description (msgspec.Meta)"
     return ""
 
 
-def _meant(kind: object) -> str:
+def _description(kind: object) -> str:
     if get_origin(kind) is not Annotated:
         return ""
     return next((m.description or "" for m in get_args(kind)[1:] if isinstance(m, Meta)), "")

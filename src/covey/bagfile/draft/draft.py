@@ -1,7 +1,7 @@
 """From a sheet to a bag that lacks only its files.
 
-All complaints about a sheet are made before any is told. What this leaves open (which files the
-inputs are, and what they hold) is for `gather`.
+All complaints about a sheet are collected, then shown together. The files of the inputs are looked
+up later (`gather`).
 """
 
 import os
@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from covey.bagfile.draft.rowsfile import read_names
 from covey.bagfile.draft.template import (
-    MOST_NAMES,
     Tell,
     check_placeholders,
+    name_list,
     seems_meant,
     tell_unused,
     unescaped,
@@ -38,7 +38,7 @@ from covey.pilot.protocol.placeholders import NAME, NUMBERS, PLACEHOLDER
 
 SCRIPT = ".covey-script"  # hidden, so that the output pattern * does not return it
 
-# What a program needs to be found and to behave as it does here.
+# Variables that a program needs so that it is found, and behaves as it does here.
 CAPTURED = (
     "PATH",
     "LD_LIBRARY_PATH",
@@ -62,8 +62,8 @@ _SHELL = re.compile(r"#!.*/(?:env +)?(?:ba|da|k|z)?sh\b")
 
 
 class Taken(Struct, frozen=True):
-    """How many tasks of how many are to be submitted. `more`: there are more than `total`, but
-    nobody has counted them."""
+    """How many tasks, out of `total`, are submitted. `more`: there are more than `total`; the rest
+    was not counted."""
 
     tasks: int
     total: int
@@ -81,7 +81,7 @@ class Taken(Struct, frozen=True):
 
 
 class Draft(NamedTuple):
-    """`spec` has no files yet, and its command is as it was written."""
+    """`spec` has no files yet. Its command is still as it was written."""
 
     sheet: Sheet
     spec: BagSpec
@@ -90,11 +90,11 @@ class Draft(NamedTuple):
     inputs: tuple[Wanted, ...]
     script: str
     here: str  # what paths in the command are relative to
-    taken: Taken | None = None  # if not all tasks are (`selection`)
+    taken: Taken | None = None  # if only some tasks are submitted (`selection`)
 
 
 def read_draft(sheet: Sheet, environ: Mapping[str, str], tell: Tell, retries: int = 0) -> Draft:
-    """Raises InvalidBag with everything that is wrong. `retries`: unless the sheet says."""
+    """Raises InvalidBag with everything that is wrong. `retries`: if the sheet does not say."""
     found = read_at(BAG, sheet, (), sheet.tree)
     space, rows, parameters = _parameters(sheet, found)
     spec = BagSpec(
@@ -147,15 +147,15 @@ def _parameters(
             grouped.update(group)
     for name, axis in axes.items():
         if name in leaders:
-            parts.append(Zip(tuple(axes[one] for one in leaders[name])))
+            parts.append(Zip(tuple(axes[member] for member in leaders[name])))
         elif name not in grouped:
             parts.append(axis)
     space = parts[0] if len(parts) == 1 and isinstance(parts[0], Zip) else Product(tuple(parts))
     may_be_empty = found.get("open", False)
     for name, axis in axes.items():
         if not size(axis) and not may_be_empty:
-            told = "the list is empty; only an open bag may begin without tasks"
-            sheet.complain(("parameters", name), told)
+            text = "the list is empty; only an open bag may begin without tasks"
+            sheet.complain(("parameters", name), text)
             return _with_rows(sheet, found, space)
     try:
         check(space, may_be_empty=may_be_empty)
@@ -165,7 +165,7 @@ def _parameters(
 
 
 def _named(sheet: Sheet) -> list[str]:
-    """The parameters that there are, also those whose values make no sense: that has been told."""
+    """All names of parameters, also of those whose values are wrong: these have a complaint."""
     table = sheet.tree.get("parameters")
     return list(table) if isinstance(table, dict) else []
 
@@ -184,7 +184,7 @@ def _with_rows(
         return space, rows, own
     for name in columns:
         if name in own:
-            sheet.complain(("parameters", name), f"{rows.told} has a column {name} too")
+            sheet.complain(("parameters", name), f"{rows.written} has a column {name} too")
     return space, rows, (*columns, *own)
 
 
@@ -193,7 +193,7 @@ def _argv(sheet: Sheet, found: dict[str, Any], parameters: tuple[str, ...]) -> t
     if not given:
         _complain_of_no_command(sheet)
     if len(given) == 2:
-        sheet.complain(("script",), "there is a command already; a bag has one of the two")
+        sheet.complain(("script",), "there is also a command; write only one of the two")
     if "args" in sheet.tree and given == ["command"]:
         sheet.complain(("args",), "args are for a script; put them into the command")
     if "script" in given:
@@ -217,8 +217,8 @@ def _complain_of_no_command(sheet: Sheet) -> None:
     for table, inner in sheet.tree.items():
         for name in ("command", "script"):
             if isinstance(inner, dict) and name in inner:
-                told = f"this line belongs to the table [{table}]; write it above all tables"
-                sheet.complain((table, name), told)
+                text = f"this line belongs to the table [{table}]; write it above all tables"
+                sheet.complain((table, name), text)
                 return
     sheet.complain((), "there is no command: write command = '…' or script = '''…'''")
 
@@ -226,9 +226,9 @@ def _complain_of_no_command(sheet: Sheet) -> None:
 def _unused(
     spec: BagSpec, inputs: Sequence[Wanted], parameters: Sequence[str], own: Sequence[str]
 ) -> list[str]:
-    """Parameters that make no difference. Few tables are made for one bag alone: their columns are
-    told of only if all are unused, or if one seems meant."""
-    paths = [text for one in inputs for text in (one.source, one.url, one.to)]
+    """Parameters that make no difference. A table often has columns that a bag does not need. So
+    they are listed only if all are unused, or if the command has a word that is like the name."""
+    paths = [text for wanted in inputs for text in (wanted.source, wanted.url, wanted.to)]
     used = set(names_of(*spec.argv, *spec.outputs, *spec.optional_outputs, *paths))
     used |= deciding_names(spec)
     policy = set(re.findall(r"\w+", str(spec.policy).lower()))  # Job.seed, in any case
@@ -256,7 +256,7 @@ def script_text(text: str) -> str:
 
 
 def _export(found: dict[str, Any]) -> bool:
-    """A script and a check have no other way to the values."""
+    """Scripts and checks always get the parameters as variables: they have no other way to them."""
     validate = found.get("validate", {})
     implied = "script" in found or "check" in validate or "files" in validate
     return bool(found.get("export", implied))
@@ -265,8 +265,8 @@ def _export(found: dict[str, Any]) -> bool:
 def _environment(
     sheet: Sheet, asked: Environment | None, environ: Mapping[str, str], tell: Tell
 ) -> dict[str, str]:
-    known = {name: environ[name] for name in CAPTURED if name in environ}
-    captured = {name: value for name, value in known.items() if is_text(value)}
+    present = {name: environ[name] for name in CAPTURED if name in environ}
+    captured = {name: value for name, value in present.items() if is_text(value)}
     if asked is None:
         return captured
     for index, name in enumerate(asked.inherit):
@@ -288,8 +288,8 @@ def _environment(
 
 def _everything(environ: Mapping[str, str], tell: Tell) -> dict[str, str]:
     """All variables that can be passed on. Those that look like secrets are left out: the record
-    keeps what a bag's environment is, and every host that runs its tasks sees it."""
-    found = {
+    keeps the environment of a bag, and every host that runs its tasks sees it."""
+    variables = {
         name: value
         for name, value in environ.items()
         if name.isascii()
@@ -298,11 +298,11 @@ def _everything(environ: Mapping[str, str], tell: Tell) -> dict[str, str]:
         and name not in ABOUT_THE_SHELL
         and not name.startswith(OWN_VARIABLES)
     }
-    secret = sorted(name for name in found if _SECRET.search(name))
+    secret = sorted(name for name in variables if _SECRET.search(name))
     if secret:
-        told = ", ".join([*secret[:MOST_NAMES], *(["…"] if secret[MOST_NAMES:] else [])])
-        tell(f"note: not passed on, as they look like secrets: {told}; pass one on with --env NAME")
-    return {name: value for name, value in found.items() if name not in secret}
+        listed = name_list(secret)
+        tell(f"note: not passed on, as they look like secrets: {listed}; pass one on: --env NAME")
+    return {name: value for name, value in variables.items() if name not in secret}
 
 
 def _chdir(sheet: Sheet, found: dict[str, Any]) -> str:
@@ -312,16 +312,10 @@ def _chdir(sheet: Sheet, found: dict[str, Any]) -> str:
     path = os.path.abspath(os.path.join(origin.base, os.path.expanduser(found["chdir"])))
     if not os.path.isdir(path):
         sheet.complain(("chdir",), f"there is no such directory: {found['chdir']}")
-    for name, what in (
-        ("inputs", "inputs are put into a task's own directory"),
-        ("script", "a script is put into a task's own directory"),
-        ("outputs", "outputs are taken from a task's own directory"),
-        ("optional_outputs", "outputs are taken from a task's own directory"),
-    ):
+    for name in ("inputs", "script", "outputs", "optional_outputs"):
         if found.get(name):
-            sheet.complain(
-                ("chdir",), f"{what}, but with chdir tasks have none: leave out one of the two"
-            )
+            reason = "needs a directory for each task, and with chdir there is none"
+            sheet.complain(("chdir",), f"'{name}' {reason}: leave out one of the two")
     return path
 
 
@@ -337,7 +331,7 @@ def _outputs(
 
 
 def _check_pattern(sheet: Sheet, path: KeyPath, pattern: str, parameters: tuple[str, ...]) -> bool:
-    """Of files that the task makes. Complains, and returns False, if it leads elsewhere."""
+    """Whether a pattern for files that the task makes stays in its directory; else complains."""
     inside = not (pattern.startswith(("/", "~")) or ".." in pattern.split("/"))
     if not inside:
         sheet.complain(path, f"{pattern} is not in the task's directory; write it relative to that")
@@ -345,7 +339,7 @@ def _check_pattern(sheet: Sheet, path: KeyPath, pattern: str, parameters: tuple[
 
 
 def check_names(sheet: Sheet, path: KeyPath, text: str, known: list[str]) -> bool:
-    """Whether all {NAME}s in a path are known; complains of others."""
+    """Whether all {NAME}s in a path are known; complains of each that is not."""
     unknown = [name for name in names_of(text) if name not in known]
     for name in unknown:
         hint = suggest(name, known, f"; there are {', '.join(known)}" if known else "")
@@ -357,13 +351,13 @@ def _resources(sheet: Sheet, found: dict[str, Any], parameters: tuple[str, ...])
     need = msgspec.structs.replace(Need(), **_needs(found))
     need_from = _needs_from(sheet, ("resources",), found, parameters)
     rules: list[Rule] = []
-    for one in found.get("when", ()):
-        rule: RuleOf = one
+    conditional: tuple[RuleOf, ...] = found.get("when", ())
+    for rule in conditional:
         for condition in rule.when:
             if condition.name not in parameters:
                 hint = suggest(condition.name, [*parameters, *RESOURCES])
-                told = f"there is no parameter and no resource of this name{hint}"
-                sheet.complain((*rule.at, condition.name), told)
+                text = f"there is no parameter and no resource of this name{hint}"
+                sheet.complain((*rule.at, condition.name), text)
         changed = msgspec.structs.replace(need, **_needs(rule.changes))
         kept = {name: text for name, text in need_from.items() if name not in rule.changes}
         own = _needs_from(sheet, rule.at, rule.changes, parameters)
@@ -376,7 +370,7 @@ def _resources(sheet: Sheet, found: dict[str, Any], parameters: tuple[str, ...])
 
 
 def _needs(found: dict[str, Any]) -> dict[str, Any]:
-    """What is said for all tasks; of what each task says itself, nothing."""
+    """Resources that are equal for all tasks. Those that depend on the task keep their default."""
     return {
         field: getattr(Need(), field) if isinstance(found[name], Filled) else found[name]
         for name, (field, _) in RESOURCES.items()
@@ -387,7 +381,7 @@ def _needs(found: dict[str, Any]) -> dict[str, Any]:
 def _needs_from(
     sheet: Sheet, at: KeyPath, found: dict[str, Any], parameters: tuple[str, ...]
 ) -> dict[str, str]:
-    """What the parameters of each task say."""
+    """Resources that depend on the task: texts with {NAME}s, by resource."""
     filled = {name: found[name].text for name in RESOURCES if isinstance(found.get(name), Filled)}
     if sheet.faultless:  # else the names may be incomplete
         for name, text in filled.items():
@@ -399,10 +393,10 @@ def _retries(found: dict[str, Any], default: int, tell: Tell) -> int:
     asked: dict[str, Any] = found.get("retries", {})
     count: int = asked.get("count", default)
     resources: dict[str, Any] = found.get("resources", {})
-    said = {name for one in resources.get("when", ()) for name in one.changes} | set(resources)
-    if "memory" in asked and ("memory" not in said or count == 0):
+    limited = {name for rule in resources.get("when", ()) for name in rule.changes} | set(resources)
+    if "memory" in asked and ("memory" not in limited or count == 0):
         tell("note: retries with more memory need resources.memory, and a retries.count above 0")
-    if "time" in asked and "time" not in said:
+    if "time" in asked and "time" not in limited:
         tell("note: retries with more time need resources.time, which is not set")
     return count
 
@@ -413,10 +407,10 @@ def _validation(sheet: Sheet, found: dict[str, Any], parameters: tuple[str, ...]
         at = ("validate", "files", index)
         _check_pattern(sheet, at, pattern, parameters)
         if "**" in pattern:
-            sheet.complain(at, f"{pattern}: ** is not supported here; write the folders")
+            sheet.complain(at, f"{pattern}: ** is not supported here; write the folders' names")
         quoted = _quoted(pattern)
-        told = shlex.quote(f"covey: there is no file {pattern}")
-        lines.append(f'set -- {quoted}; [ -e "$1" ] || {{ echo {told} >&2; exit 1; }}')
+        message = shlex.quote(f"covey: there is no file {pattern}")
+        lines.append(f'set -- {quoted}; [ -e "$1" ] || {{ echo {message} >&2; exit 1; }}')
     check = found.get("check", "")
     for name in names_of(check):
         if name in parameters and f"${{{name}}}" not in check:
@@ -428,12 +422,12 @@ def _validation(sheet: Sheet, found: dict[str, Any], parameters: tuple[str, ...]
 
 
 def _quoted(pattern: str) -> str:
-    """A pattern for the shell: only its wildcards and its {NAME}s mean something."""
-    own = {"task": "COVEY_TASK", "bag": "COVEY_BAG"}
+    """A pattern for the shell: all but its wildcards and {NAME}s is quoted."""
+    variables = {"task": "COVEY_TASK", "bag": "COVEY_BAG"}
     quoted = ""
     for index, text in enumerate(PLACEHOLDER.split(pattern)):
         if index % 2:
-            quoted += f'"${{{own.get(text, text)}}}"'
+            quoted += f'"${{{variables.get(text, text)}}}"'
         else:
             parts = _GLOB.split(text)
             quoted += "".join(

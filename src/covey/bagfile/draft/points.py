@@ -9,7 +9,7 @@ from covey.core.values.space import Scalar, indexer, size
 
 
 def values_of(draft: Draft, most: int) -> Iterator[list[Scalar]]:
-    """Of the first `most` tasks; the row varies slowest. Raises InvalidBag for a bad row."""
+    """Values of the first `most` tasks; the row varies slowest. Raises InvalidBag for a bad row."""
     inner, point = size(draft.spec.space), indexer(draft.spec.space)
     if draft.rows is None:
         yield from (point(index) for index in range(min(inner, most)))

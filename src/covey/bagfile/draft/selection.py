@@ -1,9 +1,9 @@
 """A few tasks of a bag, to try them first: the first ones, or those whose parameters meet
-comparisons, which are those of `covey results --where`.
+comparisons, as in `covey results --where`.
 
-A comparison is about one parameter. So parameters that are combined are looked at one by one, and
-stay combined: it does not matter how many tasks they make. A range that is cut stays a range; what
-is taken otherwise is listed. There is an end to what is looked at, and to what is listed.
+A comparison is about one parameter. So each parameter is filtered alone, and the remaining values
+are combined again: it does not matter how many tasks there are. A range that is cut at its ends
+stays a range; other selections become lists. Both reading and listing are limited.
 """
 
 from bisect import bisect_left, bisect_right
@@ -36,31 +36,31 @@ from covey.core.values.space import (
     size,
 )
 
-MOST_LOOKED = 1_000_000  # values of a parameter, or rows of a file
-MOST_LISTED = 100_000  # tasks, values of a parameter or rows
+MOST_LOOKED = 1_000_000  # values of a parameter, or rows of a file, that are read
+MOST_LISTED = 100_000  # tasks, values of a parameter or rows that are selected
 
 T = TypeVar("T")
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def select(draft: Draft, first: int | None, where: Sequence[str], dashes: str = "") -> Draft:
-    """The same bag with fewer tasks, in the same order. Raises InvalidBag if there are none, or
-    if too much would have to be looked at or listed; `dashes` are before the names of options."""
+    """The same bag with fewer tasks, in the same order. Raises InvalidBag if no task is left, or if
+    too much would have to be read or listed; `dashes` go before the names of options."""
     try:
         return _select(draft, first, where)
-    except _Told as error:
+    except _BadOption as error:
         raise InvalidBag(f"{dashes}{error}") from None
 
 
-class _Told(InvalidBag):
-    """What is wrong with one of the two options, whose name comes first."""
+class _BadOption(InvalidBag):
+    """The message begins with the name of the option, `first` or `where`."""
 
 
 def _select(draft: Draft, first: int | None, where: Sequence[str]) -> Draft:
     if first is None and not where:
         return draft
     if first is not None and first < 1:
-        raise _Told(f"first: take 1 task or more, not {first}")
+        raise _BadOption(f"first: expected 1 task or more, not {first}")
     tests = _tests(draft, where)
     space = _filtered(draft.spec.space, tests, first)
     file = draft.rows
@@ -70,25 +70,25 @@ def _select(draft: Draft, first: int | None, where: Sequence[str]) -> Draft:
         rows = count_rows(file, LARGEST_BAG)
         total, more = rows * size(draft.spec.space), False
     else:  # rows are taken out of the file
-        found = count_rows(file, MOST_LOOKED + 1)
-        total, more = min(found, MOST_LOOKED) * size(draft.spec.space), found > MOST_LOOKED
+        count = count_rows(file, MOST_LOOKED + 1)
+        total, more = min(count, MOST_LOOKED) * size(draft.spec.space), count > MOST_LOOKED
         space = Product((_listed_rows(draft, file, tests, first, size(space)), space))
         file, rows = None, 1
     if first is not None and size(space) > first:
         space = _first(space, first)
     taken = Taken(rows * size(space), total, more)
     if not taken.tasks:
-        raise _Told(f"where: none of {taken.all_words} meets {' && '.join(where)}")
+        raise _BadOption(f"where: none of {taken.all_words} meets {' && '.join(where)}")
     return draft._replace(spec=replace(draft.spec, space=space), rows=file, taken=taken)
 
 
-# -- what is compared -------------------------------------------------------------------------
+# -- comparisons ------------------------------------------------------------------------------
 
 
 def _tests(draft: Draft, where: Sequence[str]) -> list[Comparison]:
-    """Raises InvalidBag for a name that is no parameter, and for what is no comparison."""
+    """Raises InvalidBag for an unknown parameter, and for a text that is not a comparison."""
     if where and not draft.names:
-        raise _Told("where: the bag has no parameters, and one task")
+        raise _BadOption("where: the bag has no parameters to compare; it is a single task")
     own = readings_in(Segment(space=draft.spec.space))
     count = len(draft.names) - len(own)
     plain = [*([Reading.VALUE] * count), *own]
@@ -100,7 +100,7 @@ def _tests(draft: Draft, where: Sequence[str]) -> list[Comparison]:
         readings = [Reading.TEXT if place in texts else each for place, each in enumerate(plain)]
         return understand(where, _table(draft, readings))
     except InvalidQuery as error:
-        raise _Told(f"where: {error}") from None
+        raise _BadOption(f"where: {error}") from None
 
 
 def _table(draft: Draft, readings: Sequence[str]) -> list[Column]:
@@ -115,42 +115,42 @@ def _row_names(draft: Draft) -> tuple[str, ...]:
 
 
 def _of_rows(draft: Draft, tests: Sequence[Comparison]) -> bool:
-    """Whether some of them are about columns of the file."""
-    return any(one.column.place < len(_row_names(draft)) for one in tests)
+    """Whether some of the comparisons are about columns of the file."""
+    return any(test.column.place < len(_row_names(draft)) for test in tests)
 
 
 def _meets(tests: Sequence[Comparison], named: Sequence[str]) -> Callable[[Sequence[Scalar]], bool]:
     """A function that says whether values of these names meet all tests."""
-    placed = [(one, named.index(one.column.name)) for one in tests]
+    placed = [(test, named.index(test.column.name)) for test in tests]
 
     def meets(values: Sequence[Scalar]) -> bool:
         return all(
-            holds(one, read(values[place], one.column.reading), values[place])
-            for one, place in placed
+            holds(test, read(values[place], test.column.reading), values[place])
+            for test, place in placed
         )
 
     return meets
 
 
-# -- what is taken ----------------------------------------------------------------------------
+# -- selection --------------------------------------------------------------------------------
 
 
 def _filtered(space: Space, tests: Sequence[Comparison], first: int | None) -> Space:
-    """The points that meet the tests; with `first`, at least so many of them, if there are."""
+    """The points that meet the tests; with `first`, at least that many of them are enough."""
     if isinstance(space, Product):
         return Product(tuple(_filtered(part, tests, first) for part in space.parts))
     named = names(space)
-    own = [one for one in tests if one.column.name in named]
+    own = [test for test in tests if test.column.name in named]
     if not own:
         return space
     low, high = 0, size(space)
     if isinstance(space, Axis) and isinstance(space.values, Range):
         low, high = _bounds(space, own)
-        if all(one.op in _MIRRORED for one in own):
+        if all(test.op in _MIRRORED for test in own):
             return Axis(space.name, _cut(space.values, low, high))
     point = indexer(space)
     points = (point(index) for index in range(low, high))
-    what = f"the values of {', '.join(named)}"
+    what = f"values of {', '.join(named)}"
     return _listed(named, _taken(points, _meets(own, named), first, what))
 
 
@@ -161,14 +161,14 @@ def _bounds(axis: Axis, tests: Sequence[Comparison]) -> tuple[int, int]:
     point = indexer(axis)
 
     def value(index: int) -> Number:
-        found = point(index)[0]
-        assert not isinstance(found, str)
-        return sign * found
+        number = point(index)[0]
+        assert not isinstance(number, str)
+        return sign * number
 
     places = range(axis.values.count)
     low, high = 0, len(places)
     for op, number in (limit for test in tests for limit in _limits(test)):
-        if number is None:  # text, which no number is compared with
+        if number is None:  # a text: no number equals it
             return 0, 0
         side = op if sign > 0 else _MIRRORED[op]
         find = bisect_left if side in ("<", ">=") else bisect_right
@@ -178,7 +178,7 @@ def _bounds(axis: Axis, tests: Sequence[Comparison]) -> tuple[int, int]:
 
 
 def _limits(test: Comparison) -> list[tuple[str, Number | None]]:
-    """Between which numbers a value must lie to meet the test."""
+    """Comparisons with numbers that a value must meet to pass the test."""
     if test.op in _MIRRORED:
         return [(test.op, test.literals[0].number)]
     if test.op != "=":
@@ -196,35 +196,35 @@ def _cut(values: Range, low: int, high: int) -> Range:
 def _listed_rows(
     draft: Draft, file: RowsFile, tests: Sequence[Comparison], first: int | None, inner: int
 ) -> Space:
-    """Rows of the file, each of which is `inner` tasks: those of the first tasks, or all."""
+    """Rows of the file that meet the tests. Each row is `inner` tasks; `first` tasks are enough."""
     named = _row_names(draft)
-    own = [one for one in tests if one.column.name in named]
+    own = [test for test in tests if test.column.name in named]
     wanted = None if first is None else -(-first // inner) if inner else 0
-    found = _taken(read_rows(file), _meets(own, named), wanted, f"rows of {file.told}")
-    return _listed(named, found)
+    rows = _taken(read_rows(file), _meets(own, named), wanted, f"rows in {file.written}")
+    return _listed(named, rows)
 
 
 def _taken(
-    found: Iterable[T], meets: Callable[[T], bool], wanted: int | None, what: str
+    values: Iterable[T], meets: Callable[[T], bool], wanted: int | None, what: str
 ) -> list[T]:
-    """The first that are wanted, or all. Raises InvalidBag if there is no end to that."""
+    """The first `wanted` values that meet the tests, or all. Raises InvalidBag for too many."""
     taken: list[T] = []
-    for looked, one in enumerate(found):
+    for looked, value in enumerate(values):
         if wanted is not None and len(taken) >= wanted:
             break
         if looked >= MOST_LOOKED:
-            raise _Told(f"where: {what} are more than {MOST_LOOKED:,}, and no more are looked at")
-        if meets(one):
-            taken.append(one)
+            raise _BadOption(f"where: there are more than {MOST_LOOKED:,} {what}; no more are read")
+        if meets(value):
+            taken.append(value)
             _check_listed("where", len(taken))
     return taken
 
 
 def _check_listed(option: str, count: int) -> None:
     if count > MOST_LISTED:
-        raise _Told(
-            f"{option}: more than {MOST_LISTED:,} tasks, or values of a parameter, cannot be taken "
-            "out of the others"
+        raise _BadOption(
+            f"{option}: this selects more than {MOST_LISTED:,} tasks, or values of a parameter; "
+            "select fewer"
         )
 
 

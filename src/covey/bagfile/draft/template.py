@@ -60,13 +60,17 @@ def _instead(name: str, known: Sequence[str], names: Sequence[str], argv: Sequen
         return f"the parameter is called {near}: write {{{near}}}"
     if "-p" in argv[1:]:
         return f"there is no parameter {name}: write -p {name}=VALUES before the command"
-    told = ", ".join([*names[:MOST_NAMES], *(["…"] if names[MOST_NAMES:] else [])])
-    there = f"there are {told}" if names else f"there are none: add -p {name}=VALUES"
+    there = f"there are {name_list(names)}" if names else f"there are none: add -p {name}=VALUES"
     return f"there is no parameter {name}; {there}"
 
 
+def name_list(names: Sequence[str]) -> str:
+    """The first few names; … stands for the others."""
+    return ", ".join([*names[:MOST_NAMES], *(["…"] if names[MOST_NAMES:] else [])])
+
+
 def unescaped(word: str, names: Sequence[str]) -> str:
-    """`{{name}}` as the tasks get it: {name}, which pilots leave alone if it is no parameter."""
+    """With {name} in place of `{{name}}`. Pilots leave a {name} alone if it is no parameter."""
     known = (*names, *NUMBERS)
 
     def plain(match: "re.Match[str]") -> str:
@@ -83,21 +87,20 @@ def seems_meant(argv: Sequence[str], name: str) -> bool:
 
 
 def tell_unused(unused: Sequence[str], tell: Tell) -> None:
-    """That tasks differ in what none of them sees."""
+    """Warn that tasks differ in a parameter that none of them uses."""
     if not unused:
         return
     what = "parameter" if len(unused) == 1 else "any of the parameters"
-    told = ", ".join([*unused[:MOST_NAMES], *(["…"] if unused[MOST_NAMES:] else [])])
-    tell(f"note: nothing uses {what} {told}: write {{{unused[0]}}} for its value")
+    tell(f"note: nothing uses {what} {name_list(unused)}: write {{{unused[0]}}} for its value")
 
 
 def absolute_command(argv: Sequence[str], scene: Scene, tell: Tell) -> tuple[str, ...]:
-    """The command with the files of this directory, inputs aside, named in full."""
+    """The command with absolute paths for files of this directory that are not inputs."""
     words = [_program(argv[0], scene, tell), *(_absolute_word(word, scene) for word in argv[1:])]
     if scene.placed:
         for before, after in zip(argv, words, strict=True):
             if before != after:
-                tell(f"note: {before} is not among the inputs; the tasks use {after} itself")
+                tell(f"note: {before} is not among the inputs; the tasks use the file {after}")
     return tuple(words)
 
 
@@ -136,9 +139,9 @@ def _program(word: str, scene: Scene, tell: Tell) -> str:
         raise InvalidBag(f"the command {word!r} is an input: write ./{word}")
     path = os.path.join(scene.here, word)
     if os.path.isfile(path) and os.access(path, os.X_OK):
-        found = os.path.abspath(path)
-        tell(f"note: {word} is not on your PATH; taking {found}")
-        return found
+        program = os.path.abspath(path)
+        tell(f"note: {word} is not on your PATH; taking {program}")
+        return program
     raise InvalidBag(f"there is no command {word!r} on this machine{_program_hint(word, path)}")
 
 
@@ -150,8 +153,8 @@ def _quoted_words(word: str) -> str:
 
 
 def _check_executable(word: str, scene: Scene) -> None:
-    """Raises InvalidBag for a script of this directory that cannot be started. A setup may change
-    that."""
+    """Raises InvalidBag for a script of this directory that is not executable, unless a setup may
+    change that."""
     path = os.path.join(scene.here, word)
     if os.path.isfile(path) and not os.access(path, os.X_OK) and not scene.prepared:
         how = f"write: {_interpreter(path)} {word}   or: chmod +x {word}"
@@ -168,7 +171,7 @@ def _program_hint(word: str, path: str) -> str:
 
 
 def _interpreter(path: str) -> str:
-    """What runs this script: what its first line names, else what its name suggests."""
+    """The program that runs this script: named in its first line, else guessed from its ending."""
     try:
         with open(path, "rb") as file:
             first = file.readline(LONGEST_SHEBANG)

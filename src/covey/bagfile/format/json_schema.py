@@ -1,6 +1,6 @@
-"""The JSON Schema of bag files, made from the table of keys; published as
-docs/bagfile.schema.json. It cannot say everything: the checks that need several keys, or files,
-are covey's own."""
+"""The JSON Schema of bag files, made from the table of keys and published as
+docs/bagfile.schema.json. Checks that need several keys, or files, cannot be in it: covey makes
+them."""
 
 from typing import Any
 

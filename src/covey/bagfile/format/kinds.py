@@ -1,7 +1,7 @@
 """The kinds of values that a bag file has: how each is read, and its JSON Schema.
 
-`read` gives the value as covey uses it, or raises Wrong with what was expected. Kinds that hold
-others complain to the sheet for each of them, and go on: `NOTHING` then stands for a bad one.
+`read` gives the value as covey uses it, or raises Wrong with what was expected. Kinds that contain
+other kinds complain to the sheet about each bad value, put `NOTHING` in its place, and go on.
 """
 
 import re
@@ -37,8 +37,8 @@ class Kind(Protocol):
 
 
 class Key(NamedTuple):
-    """A key of a table. Its value becomes this `field` of a BagSpec as it is; without a field, the
-    reader of drafts knows what it means."""
+    """A key of a table. Its value becomes this `field` of a BagSpec unchanged. Without a field, the
+    reader of drafts (`draft`) knows what to do with it."""
 
     kind: Kind
     text: str  # for the schema
@@ -56,10 +56,10 @@ def read_at(kind: Kind, sheet: Sheet, path: KeyPath, value: Any) -> Any:
 
 
 def check_plain(value: object) -> None:
-    """TOML knows no bound for numbers, but everything after it does; words of a command line need
-    not be text, but what is sent to a server must."""
+    """TOML has numbers of any size; messages and the record take 64 bits. Words of a command line
+    need not be UTF-8; what is sent to a server must be."""
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise Wrong("the number is too large")
+        raise Wrong("the number is too large; 64 bits are the most")
     if isinstance(value, str) and not is_text(value):
         raise Wrong("it is not text in UTF-8")
 
@@ -94,7 +94,7 @@ class Text:
 
 
 class AmountOf:
-    """A number, a time, a size or a factor."""
+    """A number, a time, a size or a factor, as `amount` reads it."""
 
     def __init__(self, amount: Amount) -> None:
         self.amount = amount
@@ -168,7 +168,7 @@ class Words:
         else:
             raise Wrong(f"expected text, or a list of words, not {show(value)}")
         if any("\0" in word for word in words):
-            raise Wrong("it cannot contain NUL characters")
+            raise Wrong("a command cannot contain NUL characters")
         return tuple(words)
 
     def _split(self, text: str) -> list[str]:
@@ -192,7 +192,7 @@ class Words:
 def _word(value: Any) -> str:
     check_plain(value)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise Wrong(f"expected a list of words, but one is {show(value)}")
+        raise Wrong(f"expected a list of words, but one of them is {show(value)}")
     return str(value)
 
 
@@ -208,7 +208,7 @@ class Listing:
                 raise Wrong(f"expected tables with the header [[{spell(path)}]]; not {show(value)}")
             return self._good([read_at(self.kind, sheet, path, value)])
         if len(value) > self.most:
-            raise Wrong(f"a list of {len(value):,} is too long; {self.most:,} are allowed")
+            raise Wrong(f"a list of {len(value):,} is too long; at most {self.most:,} are allowed")
         return self._good(
             [
                 read_at(self.kind, sheet, (*path, index), element)
@@ -226,7 +226,7 @@ class Listing:
 
 
 class Table:
-    """A table with keys of ours."""
+    """A table whose keys covey defines."""
 
     def __init__(self, keys: dict[str, Key]) -> None:
         self.keys = keys
@@ -252,7 +252,7 @@ class Table:
         return suggest(name, self.keys, f"; {where} {listed}")
 
     def fields_in(self, found: dict[str, Any]) -> dict[str, Any]:
-        """What was read, by the fields of a BagSpec that it becomes."""
+        """The values that were read, by field of the BagSpec."""
         fields: dict[str, Any] = {}
         for name, value in found.items():
             key = self.keys[name]
@@ -263,7 +263,7 @@ class Table:
         return fields
 
     def place_of(self, name: str) -> tuple[str, str]:
-        """The table inside of this one that has such a key, and how the key is spelt there."""
+        """The inner table that has such a key, and how the key is spelt there."""
         meant = MEANT.get(name.lower(), name.lower())
         for table, key in self.keys.items():
             kind = getattr(key.kind, "table", key.kind)
@@ -305,7 +305,7 @@ class Mapping:
 
 
 class Printable:
-    """Text, or a number that is taken as text."""
+    """Text, or a number that becomes text."""
 
     def read(self, sheet: Sheet, path: KeyPath, value: Any) -> str:
         if isinstance(value, bool) or not isinstance(value, str | int | float):

@@ -1,9 +1,9 @@
 """On which line of a TOML text each key stands.
 
-`tomllib` says where a file is not TOML, but not where the values of a good one come from. This
-scan of a text that tomllib has read finds the line of every key, element of an array and table, by
-its path: ("resources", "when", 0, "memory"). It knows strings, comments, dotted keys, inline tables
-and arrays of tables; it checks nothing.
+`tomllib` gives the line of a mistake in TOML, but not the lines of the values in a good file. This
+scan finds the line of every key, table and element of an array, by its path: ("resources", "when",
+0, "memory"). It knows strings, comments, dotted keys, inline tables and arrays of tables. It checks
+nothing: tomllib has read the text before.
 """
 
 import re
@@ -21,7 +21,7 @@ _ESCAPED = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r", "e": "\x1b"}
 
 
 def find_lines(text: str) -> dict[KeyPath, int]:
-    """The first line of each key; of text that tomllib accepts."""
+    """The first line of each key, in a text that tomllib accepts."""
     scan = _Scan(text.replace("\r\n", "\n"))
     scan.document()
     return scan.lines
@@ -32,7 +32,7 @@ class _Scan:
         self.text = text
         self.at = 0
         self.lines: dict[KeyPath, int] = {}
-        self._lengths: dict[KeyPath, int] = {}  # of arrays of tables, so far
+        self._lengths: dict[KeyPath, int] = {}  # how many tables each array of tables has so far
         self._counted = (0, 1)  # a position, and its line
 
     def document(self) -> None:
@@ -68,7 +68,7 @@ class _Scan:
         return table
 
     def _latest(self, path: KeyPath) -> KeyPath:
-        """What is said of an array of tables is said of its latest one."""
+        """A key under an array of tables belongs to the array's latest table."""
         return (*path, self._lengths[path] - 1) if path in self._lengths else path
 
     def _pair(self, table: KeyPath) -> None:

@@ -52,11 +52,11 @@ class RowsFile(NamedTuple):
 
     path: str
     form: str
-    told: str  # as it was written
+    written: str  # the path as it was written
 
 
 class Wanted(NamedTuple):
-    """An input, as it was written."""
+    """An input as it was written."""
 
     at: KeyPath
     base: str
@@ -69,12 +69,12 @@ class Wanted(NamedTuple):
 
 
 def literal(value: Any) -> Scalar:
-    """A value in a list means just what it is."""
+    """A value in a list is taken literally: "1..3" is text there."""
     check_plain(value)
     if isinstance(value, bool):
         raise Wrong(f"a value is text or a number; write '{show(value)}' in quotes")
     if isinstance(value, float) and not math.isfinite(value):
-        raise Wrong(f"{value} cannot be the value of a parameter; write it in quotes")
+        raise Wrong(f"{value} is not a finite number; write it in quotes")
     if not isinstance(value, str | int | float):
         raise Wrong(f"a value is text or a number, not {show(value)}")
     return value
@@ -154,26 +154,26 @@ class Parameters:
 
 
 def bad_name(name: str) -> str:
-    """Why a parameter cannot be called so; nothing if it can."""
+    """Why a parameter cannot have this name; empty if it can."""
     if not (name.isidentifier() and name.isascii()):
-        return f"the name {name!r} must look like a variable's"
+        return f"{name!r} is not a name for a parameter: use letters, digits and _"
     if name in NUMBERS:
         return f"{{{name}}} is the {name}'s number; choose another name"
     return ""
 
 
 class Groups:
-    """Parameters that are taken side by side: one list of names, or a list of such lists."""
+    """Parameters whose values are paired (`zip`): one list of names, or a list of such lists."""
 
     def read(self, sheet: Sheet, path: KeyPath, value: Any) -> tuple[tuple[str, ...], ...]:
-        told = 'expected names of parameters, ["a", "b"], or lists of them'
+        expected = 'expected names of parameters, ["a", "b"], or lists of them'
         if not isinstance(value, list):
-            raise Wrong(f"{told}; not {show(value)}")
+            raise Wrong(f"{expected}; not {show(value)}")
         groups = [value] if all(isinstance(item, str) for item in value) else value
         for group in groups:
             named = isinstance(group, list) and all(isinstance(name, str) for name in group)
             if not named or len(group) < 2:
-                raise Wrong(f"{told}, each with two or more; not {show(group)}")
+                raise Wrong(f"{expected}, each with two or more; not {show(group)}")
         names = [name for group in groups for name in group]
         for name in names:
             if names.count(name) > 1:
@@ -186,28 +186,28 @@ class Groups:
 
 
 class RowsOf:
-    """A file of rows; what it holds follows from its name, or is said."""
+    """A file of rows. Its form follows from the file's name, or is written next to it."""
 
     def read(self, sheet: Sheet, path: KeyPath, value: Any) -> RowsFile:
-        told = "expected the name of a file, or {file = 'x.dat', form = 'csv'}"
+        expected = "expected the name of a file, or {file = 'x.dat', form = 'csv'}"
         form = ""
         name = value
         if isinstance(value, dict):
             if set(value) - {"file", "form"} or "file" not in value:
-                raise Wrong(told)
+                raise Wrong(expected)
             name, form = value["file"], value.get("form", "")
         if not isinstance(name, str) or not name or "\0" in name:
-            raise Wrong(f"{told}; not {show(name)}")
+            raise Wrong(f"{expected}; not {show(name)}")
         form = form or FORMS.get(os.path.splitext(name)[1].lower(), "")
         if form not in ROW_FORMS:
             raise Wrong(
-                f"{name} is CSV, JSON Lines or plain lines? Call it .csv, .jsonl or .txt (or "
-                f".tsv), or write {{file = {name!r}, form = 'csv'}} (or 'tsv', 'semicolons', "
+                f"the name {name} does not say what is in the file. Call it .csv, .tsv, .jsonl or "
+                f".txt, or write {{file = {name!r}, form = 'csv'}} (or 'tsv', 'semicolons', "
                 "'jsonl', 'lines')"
             )
         place = os.path.join(sheet.origin(path).base, os.path.expanduser(name))
-        said = isinstance(value, dict) and "form" in value
-        if form == "csv" and not said and _has_semicolons(place):
+        given = isinstance(value, dict) and "form" in value
+        if form == "csv" and not given and _has_semicolons(place):
             form = "semicolons"
         return RowsFile(place, form, name)
 
@@ -224,8 +224,8 @@ class RowsOf:
 
 
 def _has_semicolons(path: str) -> bool:
-    """Whether the first line of a CSV file has semicolons and no commas, as spreadsheets write it
-    where the comma is the decimal point. A file that cannot be read is told of later."""
+    """Whether the first line of a CSV file has semicolons and no commas: spreadsheets write that
+    where the comma is the decimal point. A file that cannot be read is complained about later."""
     if not os.path.isfile(path):
         return False
     try:
@@ -262,15 +262,15 @@ class InputOf:
         if wanted.url:
             return _checked_url(wanted)
         if wanted.sha256 or "executable" in given:
-            raise Wrong("sha256 and executable are for a url; a file's own are taken")
+            raise Wrong("sha256 and executable are for a url only; covey reads them from a file")
         return wanted
 
     def _check(self, given: dict[str, Any]) -> None:
         known = [*self.texts, *self.flags]
         for name, value in given.items():
             if name not in known:
-                told = suggest(name, known, f"; there are {', '.join(known)}")
-                raise Wrong(f"an input has no key '{name}'{told}")
+                hint = suggest(name, known, f"; there are {', '.join(known)}")
+                raise Wrong(f"an input has no key '{name}'{hint}")
             if name in self.flags and not isinstance(value, bool):
                 raise Wrong(f"{name} is true or false, not {show(value)}")
             if name in self.texts and (not isinstance(value, str) or not value or "\0" in value):
@@ -380,7 +380,7 @@ class _ConditionOf:
         if any(end is not None and not math.isfinite(end) for end in (low, high)):
             raise Wrong(f"{value}: the number is too large")
         if low is not None and high is not None and low > high:
-            raise Wrong(f"nothing lies in {value}: write '{match[2]}..{match[1]}'")
+            raise Wrong(f"no number is in {value}: write '{match[2]}..{match[1]}'")
         return Condition(name=self.name, low=low, high=high)
 
     def _values(self, text: str) -> tuple[Scalar, ...]:
@@ -401,7 +401,7 @@ class Environment(NamedTuple):
 
 
 class Variables:
-    """Names and values; `inherit` lists variables that are taken from here."""
+    """Names and values; `inherit` lists variables of this process that are passed on."""
 
     value = Printable()
     inherit = Listing(Text(least=1))
@@ -416,7 +416,7 @@ class Variables:
             if name == "inherit":
                 inherit = read_at(self.inherit, sheet, at, inner)
             elif not name or "=" in name or "\0" in name or not is_text(name):
-                sheet.complain(at, "a variable's name is not empty and has no = in it")
+                sheet.complain(at, "the name of a variable must not be empty or contain =")
             else:
                 values[name] = read_at(self.value, sheet, at, inner)
         good = {name: inner for name, inner in values.items() if inner is not NOTHING}

@@ -1,7 +1,7 @@
 """A bag's policy as people write it: `policy = "fast-tail"`, or a table whose keys are the fields
 of `core.model.PolicySpec`. docs/policies.md teaches it.
 
-What is no expression is complained about here, before anything is sent. Whether the names in it
+A text that is not an expression is refused here, before anything is sent. Whether the names in it
 mean something is for `covey policy check`: a host may publish any tag.
 """
 
@@ -46,7 +46,7 @@ class PresetOf:
 
 
 class ExpressionOf:
-    """A ClassAd expression; a number or true and false may stand without quotes."""
+    """A ClassAd expression. Numbers, true and false need no quotes."""
 
     def __init__(self, low: float = -math.inf) -> None:
         self.low = low  # of a plain number
@@ -88,8 +88,8 @@ class DeadlineOf(ExpressionOf):
         if time_spans.parse_seconds(text, bare=False) is not None:
             return
         if time_spans.is_misspelt(text):
-            told = "expected a time: 90s, 30m, 2h, 1d, or an expression"
-            raise Wrong(f"{told}; not {show(text)}")
+            expected = "expected a time: 90s, 30m, 2h, 1d, or an expression"
+            raise Wrong(f"{expected}; not {show(text)}")
         super().check(text)
 
 
@@ -100,7 +100,7 @@ class NamesOf:
         listed = value.split(",") if isinstance(value, str) else value
         if not isinstance(listed, list):
             raise Wrong(f"expected names in quotes, not {show(value)}")
-        names = [self._name(one) for one in listed]
+        names = [self._name(name) for name in listed]
         if len(names) > bag_policy.MOST_NAMES:
             raise Wrong(f"a policy names at most {bag_policy.MOST_NAMES:,} sites and hosts")
         return tuple(dict.fromkeys(names))
@@ -111,7 +111,7 @@ class NamesOf:
             raise Wrong(f"expected names in quotes, not {show(value)}")
         name = value.strip()
         if not name or not is_text(name) or not name.isprintable():
-            raise Wrong("a name is empty, or has characters that names cannot have")
+            raise Wrong(f"{show(value)} is not a name: it is empty or has unprintable characters")
         return name
 
     def schema(self) -> Schema:
@@ -167,14 +167,14 @@ class PolicyOf:
 
 
 def check_policy(sheet: Sheet, spec: BagSpec) -> None:
-    """Complain of a policy that cannot decide for such a bag."""
+    """Complain of a policy that does not fit the bag."""
     try:
         bag_policy.check(spec.policy, spec, Segment(space=spec.space))
     except InvalidBag as error:
         sheet.complain(("policy",), str(error))
 
 
-def said(name: str, text: str) -> object:
-    """The value of a key that was given as text, as in `--policy KEY=VALUE`."""
+def policy_value(name: str, text: str) -> object:
+    """The value of a policy's key that was given as text, as in `--policy KEY=VALUE`."""
     flags: dict[str, object] = {"true": True, "false": False}
     return flags.get(text.strip().lower(), text) if name == "sticky_tail" else text

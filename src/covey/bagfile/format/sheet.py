@@ -1,8 +1,8 @@
-"""What somebody asks for, from a file and from options, and where each part of it was said.
+"""A bag as a file and options describe it, with the place of every part.
 
-Both become one tree with the keys of a bag file, so that both are checked by the same rules and
-mean the same. An option takes the place of what the file says. Complaints are collected, each with
-its place, and told together: whoever has three mistakes in a file does not want to try four times.
+File and options become one tree with the keys of a bag file, so that both are checked by the same
+rules and mean the same. An option replaces what the file says. Complaints are collected, each with
+its place, and shown together: with three mistakes in a file, one run shows all three.
 """
 
 import os
@@ -18,7 +18,7 @@ from covey.core.values.toml_text import BadToml
 
 MOST_COMPLAINTS = 20
 
-# What others call our keys.
+# Names that other tools have for our keys.
 MEANT = {
     "cmd": "command", "run": "command", "executable": "command", "arguments": "args",
     "params": "parameters", "csv": "rows", "lines": "rows", "env": "environment",
@@ -33,17 +33,17 @@ MEANT = {
     "sites": "only_sites", "hosts": "only_hosts", "priority": "rank",
 }  # fmt: skip
 
-# Tables for one key of which a plain text may stand: policy = "fast-tail".
+# Tables that may be written as a text, the value of one of their keys: policy = "fast-tail".
 SHORT = {"policy": "preset"}
 
 
 class Origin(NamedTuple):
-    """Where something was said, in words; paths there are relative to `base`."""
+    """The place of a key, in words. Paths there are relative to `base`."""
 
     words: str  # sweep.toml:7 or --memory 2GB
     base: str
     line: int = 0  # of a file
-    option: bool = False  # which names itself, so that the key need not be
+    option: bool = False  # whether `words` name an option; then complaints leave out the key
 
 
 class Sheet:
@@ -54,30 +54,30 @@ class Sheet:
         self.base = os.getcwd() if base is None else base
         self.tree: dict[str, Any] = {}
         self._origins: dict[KeyPath, Origin] = {}
-        self._complaints: dict[str, int] = {}  # by what is said; to the line
+        self._complaints: dict[str, int] = {}  # the line of the file for each text
 
     def origin(self, path: KeyPath) -> Origin:
-        """Of the nearest thing around it that we know the place of."""
+        """The place of this key, or of the nearest table around it whose place is known."""
         for length in range(len(path), 0, -1):
             if path[:length] in self._origins:
                 return self._origins[path[:length]]
         return Origin(self.name, self.base)
 
     def set(self, path: tuple[str, ...], value: object, option: str, *, named: bool = True) -> None:
-        """What an option says, in place of all that was said there; `named`: it names itself."""
+        """Replace what is there by an option's value. `named`: `option` names the key too."""
         self._table(path)[path[-1]] = value
         self._forget(path)
         self._origins[path] = Origin(option, os.getcwd(), option=named)
 
     def add(self, path: tuple[str, ...], value: object, option: str, *, named: bool = True) -> None:
-        """One more element of a list."""
+        """Append an element to a list."""
         table = self._table(path)
         listed = table.get(path[-1], [])
         table[path[-1]] = listed = [*(listed if isinstance(listed, list) else [listed]), value]
         self._origins[(*path, len(listed) - 1)] = Origin(option, os.getcwd(), option=named)
 
     def _table(self, path: tuple[str, ...]) -> dict[str, Any]:
-        """The table that this is in, made if need be."""
+        """The table that contains this key; made if it is missing."""
         table = self.tree
         for part in path[:-1]:
             inner = table.get(part)
@@ -88,7 +88,7 @@ class Sheet:
         return table
 
     def drop(self, *path: str) -> None:
-        """Whatever was said there, if anything."""
+        """Remove what is there, if anything."""
         table: Any = self.tree
         for part in path[:-1]:
             table = table.get(part) if isinstance(table, dict) else None
@@ -99,8 +99,8 @@ class Sheet:
     def complain(self, path: KeyPath, text: str) -> None:
         origin = self.origin(path)
         key = "" if origin.option else spell(path)
-        said = ": ".join(part for part in (origin.words, key, text) if part)
-        self._complaints.setdefault(said, origin.line)
+        complaint = ": ".join(part for part in (origin.words, key, text) if part)
+        self._complaints.setdefault(complaint, origin.line)
 
     @property
     def faultless(self) -> bool:
@@ -110,19 +110,19 @@ class Sheet:
         """Raise InvalidBag if there were complaints: all of them, options first."""
         if not self._complaints:
             return
-        said = sorted(self._complaints, key=lambda text: self._complaints[text])
-        told = said[:MOST_COMPLAINTS]
-        if len(said) > len(told):
-            told.append(f"… and {len(said) - len(told)} more")
-        raise InvalidBag("\n".join(told))
+        complaints = sorted(self._complaints, key=lambda text: self._complaints[text])
+        shown = complaints[:MOST_COMPLAINTS]
+        if len(complaints) > len(shown):
+            shown.append(f"… and {len(complaints) - len(shown)} more")
+        raise InvalidBag("\n".join(shown))
 
     def _forget(self, path: KeyPath) -> None:
-        for known in [one for one in self._origins if one[: len(path)] == path]:
-            del self._origins[known]
+        for inner in [inner for inner in self._origins if inner[: len(path)] == path]:
+            del self._origins[inner]
 
 
 def read_sheet(path: str | os.PathLike[str]) -> Sheet:
-    """Raises InvalidBag for what is not a readable TOML file."""
+    """Raises InvalidBag if the file is not there, not readable or not TOML."""
     name = os.fspath(path)
     try:
         text = Path(name).read_text("utf-8-sig")
@@ -149,7 +149,7 @@ def parse_sheet(text: str, name: str, base: str) -> Sheet:
 
 
 def spell(path: KeyPath) -> str:
-    """As people write it: resources.when[0].memory."""
+    """A key as people write it: resources.when[0].memory."""
     spelt = ""
     for part in path:
         if isinstance(part, int):
@@ -160,12 +160,12 @@ def spell(path: KeyPath) -> str:
 
 
 def suggest(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """For a key, or a name in a bag file: see `did_you_mean`."""
+    """The end of a message about an unknown key or name in a bag file: see `did_you_mean`."""
     return did_you_mean(name, known, otherwise, MEANT)
 
 
 def near_files(path: str) -> str:
-    """A suggestion for a file that is not there."""
+    """The end of a message about a missing file: a similar name, if there is one."""
     folder, name = os.path.split(path)
     try:
         known = os.listdir(folder or ".")

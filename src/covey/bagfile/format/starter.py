@@ -1,5 +1,5 @@
-"""The file that `covey init` writes: it runs as it is, and shows every key there is, but for
-those of policies."""
+"""The file that `covey init` writes. It runs unchanged, and shows every key except those of
+policies."""
 
 EXAMPLE = """\
 # A bag: many tasks that differ in their parameters. Every key is explained in docs/bagfile.md.
@@ -53,7 +53,7 @@ print(json.dumps({{"place": place}}))  # the last line: values for the table of 
 # Number of failures in a row, without a success, that pause the bag; 0: never.
 # breaker = 30
 
-# Running a task twice would do harm: never do so unless asked to.
+# Running a task twice would do harm: covey then never repeats one unless you ask for it.
 # idempotent = false
 
 # Tasks with a longer time go first; "given": in the order of the parameters.

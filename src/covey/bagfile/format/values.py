@@ -1,4 +1,4 @@
-"""What the values of a parameter mean, written as text: after `-p NAME=`, or in a bag file.
+"""The values of a parameter, written as text: after `-p NAME=`, or in a bag file.
 
     1..1000        whole numbers, both ends included; 10..1 counts down
     1..10..2       by a step: 1 3 5 7 9
@@ -40,14 +40,14 @@ _PADDED = re.compile(r"0\d+")
 
 
 class Item(NamedTuple):
-    """One item of a list; what was quoted is text, whatever it looks like."""
+    """One item of a list. A quoted item is text, even if it looks like a number."""
 
     text: str
     quoted: bool
 
 
 def parse_values(text: str, base: str = "") -> Range | Values:
-    """Raises InvalidBag. A file is looked for in `base`."""
+    """Raises InvalidBag. The path of a file is relative to `base`."""
     if text.startswith("@"):
         return read_values(os.path.join(base, os.path.expanduser(text[1:])))
     items = split_items(text)
@@ -64,7 +64,7 @@ def parse_values(text: str, base: str = "") -> Range | Values:
 
 
 def read_values(path: str) -> Values:
-    """One for each line of a file."""
+    """One value for each line of a file. Raises InvalidBag."""
     return Values(tuple(scalar(line) for line in _lines(path)))
 
 
@@ -124,8 +124,8 @@ def _padded(first: str, last: str, step: str, count: int) -> Values:
 
 def _too_long(what: str) -> str:
     return (
-        f"{what} may have {LONGEST_LIST:,} values. "
-        "For more, put them into a file, one a line, and take its rows: --lines FILE"
+        f"{what} may have at most {LONGEST_LIST:,} values. "
+        "For more, put them into a file, one on each line, and use: --lines FILE"
     )
 
 
@@ -149,7 +149,7 @@ def _lines(path: str) -> list[str]:
 
 
 def split_items(text: str) -> list[Item]:
-    """At commas, except those in quotes or behind a backslash."""
+    """The parts between commas; commas in quotes or behind a backslash do not count."""
     items: list[Item] = []
     characters = iter(text)
     more = True
@@ -164,7 +164,7 @@ def split_items(text: str) -> list[Item]:
 def _next_item(characters: Iterator[str]) -> tuple[Item, bool]:
     """The item that comes next, and whether a comma ended it."""
     kept: list[str] = []
-    solid = 0  # how much of it no blank may be stripped from
+    solid = 0  # length of the start from which no blanks are stripped
     quote = ""
     quoted = False
     blank = True  # nothing but blanks so far

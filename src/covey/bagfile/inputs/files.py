@@ -1,4 +1,4 @@
-"""Finding files: one, a whole directory, those that a pattern fits."""
+"""Finding files: a single one, all in a directory, or those that match a pattern."""
 
 import glob
 import os
@@ -14,7 +14,7 @@ _WILDCARD = re.compile(r"[*?\[]")
 
 
 class Found(NamedTuple):
-    """A file to upload: one on this machine, or text of ours as `data`."""
+    """A file to upload: one on this machine, or text that covey made, in `data`."""
 
     path: str
     size: int
@@ -23,13 +23,13 @@ class Found(NamedTuple):
 
 
 class Finder:
-    """Symbolic links are followed. At most so many files; one more raises InvalidBag."""
+    """Symbolic links are followed. More than `most` files in a directory raise InvalidBag."""
 
     def __init__(self, most: int) -> None:
         self.most = most
 
     def file(self, path: str) -> Found:
-        """Raises FileNotFoundError, or InvalidBag for what is there but no readable file."""
+        """Raises FileNotFoundError, or InvalidBag if it is not a readable regular file."""
         try:
             found = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -72,12 +72,12 @@ class Finder:
                 raise InvalidBag(f"{path} is a broken link") from None
             if len(found) > self.most:
                 raise InvalidBag(
-                    f"{folder} and others have more than {self.most:,} files; "
+                    f"{folder}: the inputs have more than {self.most:,} files; "
                     "pack them into an archive"
                 )
 
     def matches(self, pattern: str) -> list[str]:
-        """What a shell would find, sorted; ** is any number of folders."""
+        """Paths that match, sorted, as a shell would find them; ** is any number of folders."""
         folder = fixed_folder(pattern)
         return [
             path
@@ -86,7 +86,7 @@ class Finder:
         ]
 
     def alike(self, source: str, base: str) -> list[str]:
-        """What a path with {NAME}s could be, written like it, for any values without a slash."""
+        """Existing paths that `source` could become if its {NAME}s had values (without slashes)."""
         parts = PLACEHOLDER.split(source)
         pattern = "".join("*" if i % 2 else glob.escape(part) for i, part in enumerate(parts))
         seen: set[str] = set()
@@ -107,7 +107,7 @@ def has_wildcards(path: str) -> bool:
 
 
 def fixed_folder(pattern: str) -> str:
-    """What of a pattern comes before the first folder with a wildcard."""
+    """The part of a pattern before its first folder with a wildcard."""
     parts = pattern.split("/")
     for index, part in enumerate(parts):
         if has_wildcards(part):

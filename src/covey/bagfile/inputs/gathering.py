@@ -1,9 +1,10 @@
-"""From the inputs of a draft to the files that they are, and to the whole bag.
+"""From the inputs of a draft to their files, and to the whole bag.
 
-Paths are relative to where they were written (a bag file's directory, or the current one). Inside
-it a file keeps its relative path; a file from elsewhere comes to lie under its own name. Nothing
-ever lies outside the task's directory. A path with {NAME}s is a file of each task's own: all such
-files go along, and where that can be known before (up to 100,000 tasks), each must exist.
+Paths are relative to the place where they were written (a bag file's directory, or the current
+one). Inside it, a file keeps its relative path in the task's directory; a file from elsewhere is
+put there under its own name. No input is ever put outside the task's directory. A path with {NAME}s
+is a different file for each task: all of them are uploaded, and for up to 100,000 tasks covey
+checks beforehand that each exists.
 """
 
 import os
@@ -30,13 +31,13 @@ from covey.core.values.placeholders import fill, names_of
 from covey.core.values.space import Scalar, names
 from covey.whoami import host
 
-MOST_CHECKED = 100_000  # tasks, each of whose files is looked for
-MOST_OWN_FILES = 300_000  # of single tasks: what one request can name
-MOST_TOLD = 3
+MOST_CHECKED = 100_000  # tasks whose own files are looked for one by one
+MOST_OWN_FILES = 300_000  # files of single tasks: one request can name no more
+MOST_SHOWN = 3  # missing files in a message
 
 
 class Put(NamedTuple):
-    """A file and where it will lie."""
+    """A file, and its path in the task's directory."""
 
     to: str
     file: Found
@@ -44,10 +45,10 @@ class Put(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """Everything but the digests."""
+    """A whole bag, except for the digests of its files."""
 
     draft: Draft
-    spec: BagSpec  # with the command as it will run; without files
+    spec: BagSpec  # with the final command; without files
     puts: tuple[Put, ...]
     urls: tuple[Placed, ...]
     task_inputs: tuple[TaskInput, ...]
@@ -64,7 +65,7 @@ class Gathered(NamedTuple):
         return tuple(dict.fromkeys(found))
 
     def complete(self, blobs: Mapping[Found, Blob]) -> BagSpec:
-        """The whole bag, once it is known what the files hold."""
+        """The whole bag, when the digests of its files are known."""
 
         def blob(file: Found) -> Blob:
             return Blob(blobs[file].digest, blobs[file].size, file.executable)
@@ -94,7 +95,7 @@ def found_rows(path: str) -> Found:
 
 
 def gather(draft: Draft, tell: Tell) -> Gathered:
-    """Raises InvalidBag with all that is wrong with the inputs."""
+    """Raises InvalidBag with everything that is wrong with the inputs."""
     work = _Gathering(draft)
     if draft.script:
         work.take_script(draft.script)
@@ -129,7 +130,7 @@ def _command(draft: Draft, scene: Scene, tell: Tell) -> tuple[str, ...]:
 
 
 class _Gathering:
-    """The work on one draft."""
+    """Collects the files of one draft, and the complaints about them."""
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
@@ -175,8 +176,8 @@ class _Gathering:
     def _take_url(self, wanted: Wanted) -> None:
         to = self._inside(wanted, wanted.to)
         if names_of(wanted.url, wanted.to):
-            told = "a URL is fetched once for all tasks, and cannot have {NAME}s in it"
-            self.sheet.complain(wanted.at, told)
+            text = "a URL is fetched once for all tasks, and cannot have {NAME}s in it"
+            self.sheet.complain(wanted.at, text)
         elif to in self.puts or to in self.urls:
             self.sheet.complain(wanted.at, f"another input would also be called {to}")
         elif to:
@@ -200,13 +201,13 @@ class _Gathering:
             self.sheet.complain(wanted.at, str(error))
         else:
             if not files:
-                self.sheet.complain(wanted.at, _told_empty(wanted, path))
+                self.sheet.complain(wanted.at, _no_file_message(wanted, path))
             self._note_source(InputSource(path=os.path.abspath(path), to=to, copy=wanted.copy))
             for place, file in files if to else ():
                 self.put(wanted.at, place, file, wanted.copy)
 
     def _default_place(self, wanted: Wanted, path: str) -> str:
-        """Where a file, a directory, or the files of a pattern come to lie."""
+        """The path in the task's directory of a file, a directory, or the files of a pattern."""
         if has_wildcards(path) and not os.path.lexists(path):
             folder = fixed_folder(path)
             inside = _is_below(wanted.base, folder)
@@ -219,17 +220,17 @@ class _Gathering:
         if is_text(source.path):
             self.sources.append(source)
 
-    def _file(self, at: KeyPath, path: str, told: str) -> Found | None:
+    def _file(self, at: KeyPath, path: str, written: str) -> Found | None:
         try:
             return self.finder.file(path)
         except FileNotFoundError:
-            self.sheet.complain(at, f"there is no file {told}{near_files(path)}")
+            self.sheet.complain(at, f"there is no file {written}{near_files(path)}")
         except InvalidBag as error:
             self.sheet.complain(at, str(error))
         return None
 
     def _inside(self, wanted: Wanted, to: str) -> str:
-        """The place, without detours; complains if it is outside the task's directory."""
+        """The place, normalised. Complains if it is outside the task's directory."""
         place = os.path.normpath(to)
         if os.path.isabs(place) or place.split("/")[0] == ".." or to.startswith("~"):
             self.sheet.complain(wanted.at, f"{to} would be outside the task's directory")
@@ -237,16 +238,17 @@ class _Gathering:
         return place
 
     def _take_pattern(self, wanted: Wanted) -> None:
-        """Files of each task's own."""
+        """An input that is a different file for each task."""
         known = list(self.draft.names)
         source = os.path.expanduser(wanted.source)
         good = check_names(self.sheet, wanted.at, wanted.source, known)
         good = check_names(self.sheet, wanted.at, wanted.to, known) and good
         if has_wildcards(source):
-            told = f"{wanted.source} has both a {{NAME}} and a wildcard; name each task's one file"
-            self.sheet.complain(wanted.at, told)
+            text = f"{wanted.source} has a {{NAME}} and a wildcard; name one file for each task"
+            self.sheet.complain(wanted.at, text)
         elif source.endswith("/"):
-            self.sheet.complain(wanted.at, f"{wanted.source}: name the files in this directory")
+            text = f"{wanted.source} is a directory with a {{NAME}}; name one file for each task"
+            self.sheet.complain(wanted.at, text)
         elif good:
             place = wanted.to or _template_place(source)
             if place.endswith("/"):
@@ -262,8 +264,8 @@ class _Gathering:
             self._own.append((wanted.at, entry, wanted.base))
 
     def check_tasks(self) -> None:
-        """Find the files of the tasks' own inputs: exactly theirs if the tasks can be counted
-        here and no more can follow, else all that could be one."""
+        """Find the files of single tasks: for a closed bag of not too many tasks exactly those,
+        else all files that could be meant."""
         if not self._own or not self.sheet.faultless:
             return
         tasks = list(values_of(self.draft, MOST_CHECKED + 1))
@@ -283,8 +285,8 @@ class _Gathering:
         for key, to, values in _filled(entry, self.draft.names, tasks):
             place = os.path.normpath(to)
             if os.path.isabs(place) or place.split("/")[0] == "..":
-                told = f"{to} would be outside the task's directory; use to = '…'"
-                self.sheet.complain(at, told)
+                text = f"{to} would be outside the task's directory; use to = '…'"
+                self.sheet.complain(at, text)
                 return
             if key in self.manifest or key in missing:
                 continue
@@ -295,40 +297,40 @@ class _Gathering:
             except InvalidBag as error:
                 self.sheet.complain(at, str(error))
         if missing:
-            self.sheet.complain(at, _told_missing(entry.source, base, missing))
+            self.sheet.complain(at, _missing_message(entry.source, base, missing))
 
     def _take_alike(self, at: KeyPath, entry: TaskInput, base: str) -> bool:
-        found = self.finder.alike(entry.source, base)
-        for key in found:
+        keys = self.finder.alike(entry.source, base)
+        for key in keys:
             file = self._file(at, os.path.join(base, key), key) if is_text(key) else None
             if file is not None:
                 self.manifest[key] = file
-        return bool(found)
+        return bool(keys)
 
     def check_needs(self) -> None:
-        """Read the resources that parameters of tasks say. If there are very many tasks, the server
-        reads the rest."""
+        """Check resources that depend on the task. If there are very many tasks, the server checks
+        the rest."""
         draft = self.draft
         rows: Iterator[list[Scalar]] = iter(())
-        described, told = None, ""
+        described, prefix = None, ""
         if draft.rows is not None:
             columns = draft.names[: len(draft.names) - len(names(draft.spec.space))]
             described = Rows(digest="", form=draft.rows.form, names=columns, count=1)
-            rows, told = read_rows(draft.rows), f"{draft.rows.told}: "
+            rows, prefix = read_rows(draft.rows), f"{draft.rows.written}: "
         try:
             segment = Segment(space=draft.spec.space, rows=described)
             find_needs(draft.spec, segment, rows, MOST_CHECKED)
         except BadNeed as error:
-            self.sheet.complain(_place_of_need(self.sheet, error.resource), f"{told}{error}")
+            self.sheet.complain(_place_of_need(self.sheet, error.resource), f"{prefix}{error}")
         except InvalidBag as error:
             self.sheet.complain(("resources",), str(error))
 
     def check_places(self) -> None:
-        """No file may lie where another needs a folder, and there is an end to their number."""
+        """No file may be where another file needs a folder, and files must not be too many."""
         for count, most in ((len(self.puts), MOST_FILES), (len(self.manifest), MOST_OWN_FILES)):
             if count > most:
-                told = f"{count:,} files are too many ({most:,}); pack them into an archive"
-                self.sheet.complain(("inputs",), told)
+                text = f"{count:,} files: at most {most:,} are allowed; pack them into an archive"
+                self.sheet.complain(("inputs",), text)
         for index, (at, entry, _) in enumerate(self._own):
             others = [other.path for _, other, _ in self._own[:index]]
             if entry.path in self._places or entry.path in others:
@@ -341,7 +343,7 @@ class _Gathering:
                 folder = os.path.dirname(folder)
 
     def with_folders(self) -> set[str]:
-        """Everything in the task's directory that a word of the command may name."""
+        """Inputs and their folders in the task's directory: a word of the command may name them."""
         found: set[str] = set()
         for place in [*self._places, *(entry.path for entry in self.task_inputs)]:
             while place:
@@ -351,21 +353,21 @@ class _Gathering:
 
 
 def _place_of_need(sheet: Sheet, resource: str) -> KeyPath:
-    """Where a resource is said, if that is not in a rule."""
+    """The key of a resource, unless a rule has it: then the table."""
     return ("resources", resource) if resource in sheet.tree["resources"] else ("resources",)
 
 
 def _place_of(base: str, path: str) -> str:
-    """Relative to the base if it is there, else its own name."""
+    """The path relative to the base if it is below it, else the name alone."""
     if _is_below(base, path):
         return os.path.relpath(path, base)
     return os.path.basename(os.path.abspath(path)) or "."
 
 
-def _told_empty(wanted: Wanted, path: str) -> str:
+def _no_file_message(wanted: Wanted, path: str) -> str:
     if os.path.isdir(path):
-        return f"{wanted.source}: there is no file in this directory"
-    if not has_wildcards(wanted.source):  # but the directory's name looks as if it had some
+        return f"there is no file in the directory {wanted.source}"
+    if not has_wildcards(wanted.source):  # but the path of the base has
         return f"there is no file {wanted.source}{near_files(path)}"
     return f"no file matches {wanted.source}"
 
@@ -376,7 +378,7 @@ def _is_below(base: str, path: str) -> bool:
 
 
 def _template_place(source: str) -> str:
-    """Where a task's own file lies if nothing is said."""
+    """The place of a task's own file if `to` is not given."""
     place = os.path.normpath(source)
     if os.path.isabs(place) or place.split("/")[0] == "..":
         return os.path.basename(place)
@@ -386,7 +388,7 @@ def _template_place(source: str) -> str:
 def _filled(
     entry: TaskInput, names: tuple[str, ...], tasks: list[list[Scalar]]
 ) -> list[tuple[str, str, str]]:
-    """Key, place and the values in them, of every task; equal ones once."""
+    """For every task the key, the place, and the values in them; equal ones once."""
     used = [name for name in names_of(entry.source, entry.path) if name in names]
     places = [names.index(name) for name in used]
     found: dict[tuple[Scalar, ...], tuple[str, str, str]] = {}
@@ -394,13 +396,13 @@ def _filled(
         picked = tuple(values[place] for place in places)
         if picked not in found:
             known = dict(zip(used, picked, strict=True))
-            told = ", ".join(f"{name}={value}" for name, value in known.items())
-            found[picked] = (fill(entry.source, known), fill(entry.path, known), told)
+            shown = ", ".join(f"{name}={value}" for name, value in known.items())
+            found[picked] = (fill(entry.source, known), fill(entry.path, known), shown)
     return list(found.values())
 
 
-def _told_missing(source: str, base: str, missing: dict[str, str]) -> str:
-    told = "; ".join(f"{values}: {key}" for key, values in list(missing.items())[:MOST_TOLD])
-    more = f" and {len(missing) - MOST_TOLD:,} more" if len(missing) > MOST_TOLD else ""
+def _missing_message(source: str, base: str, missing: dict[str, str]) -> str:
+    shown = "; ".join(f"{values}: {key}" for key, values in list(missing.items())[:MOST_SHOWN])
+    more = f" and {len(missing) - MOST_SHOWN:,} more" if len(missing) > MOST_SHOWN else ""
     hint = near_files(os.path.join(base, next(iter(missing)))) if len(missing) == 1 else ""
-    return f"{source}: there is no file for {told}{more}{hint}"
+    return f"{source}: there is no file for {shown}{more}{hint}"

@@ -1,8 +1,8 @@
-"""Where inputs come from on this machine: from a path to the files that it stands for, when a bag
-is submitted and when its inputs are looked at again.
+"""The files on this machine that an input stands for: when a bag is submitted, and when its inputs
+are looked up again.
 
-A directory and a pattern stand for whatever is there now. A path with {NAME}s stands for one file
-of each task.
+A directory and a pattern stand for the files that are there now. A path with {NAME}s stands for one
+file of each task.
 """
 
 import os
@@ -16,16 +16,16 @@ from covey.bagfile.inputs.files import Finder, Found, fixed_folder, has_wildcard
 from covey.core.errors import InvalidBag
 from covey.core.record.model import InputSource, TaskInput
 
-MOST_FILES = 100_000  # of all tasks
-GONE = "it is gone"
+MOST_FILES = 100_000  # that all tasks get
+GONE = "it is not there any more"
 
 
 class LocalInputs(NamedTuple):
-    """The inputs of a bag as they are on this machine now. `missing` are paths that lead to no
-    file, with the reason; what came from there earlier is not in `files`, and not in `emptied`."""
+    """The inputs of a bag as they are on this machine now. `missing`: paths without a file, with
+    the reason. Files that came from there earlier are neither in `files` nor in `emptied`."""
 
-    files: dict[str, tuple[Found, bool]]  # of all tasks, by place; with whether they are copied
-    own: dict[str, Found]  # of single tasks, by their keys in the manifest
+    files: dict[str, tuple[Found, bool]]  # for all tasks, by place; True: each task gets a copy
+    own: dict[str, Found]  # for single tasks, by their keys in the manifest
     missing: dict[str, str]
     emptied: tuple[str, ...]  # earlier places in directories and patterns that have no file now
 
@@ -61,8 +61,8 @@ def look(
     keys: Collection[str],
     more_keys: bool,
 ) -> LocalInputs:
-    """What is there now of a bag whose inputs lie at `places`, and whose own files of tasks have
-    these `keys`. With `more_keys` there may be tasks for other keys, too."""
+    """The inputs as they are now, of a bag whose inputs have these `places`, and whose tasks' own
+    files have these `keys`. With `more_keys`, tasks may have files with other keys, too."""
     found = LocalInputs({}, {}, {}, ())
     finder, listed = Finder(MOST_FILES), sorted(places)
     emptied: set[str] = set()
@@ -92,7 +92,7 @@ def _files_of_source(finder: Finder, source: InputSource) -> list[tuple[str, Fou
 
 
 def _at_or_below(to: str, places: Sequence[str]) -> Sequence[str]:
-    """Of sorted places, those of an input that lies there: itself, or files in it."""
+    """Of sorted places, those of the input at `to`: the file itself, or the files below it."""
     if to == ".":
         return places
     first, last = bisect_left(places, to + "/"), bisect_left(places, to + "0")  # 0 follows /

@@ -349,7 +349,7 @@ def _apply_parameters(sheet: "Sheet", options: dict[str, Any]) -> None:
 
 
 def _apply_policy(sheet: "Sheet", texts: Sequence[str]) -> None:
-    from covey.bagfile.format.policy import said
+    from covey.bagfile.format.policy import policy_value
 
     seen = set()
     for text in texts:
@@ -358,7 +358,8 @@ def _apply_policy(sheet: "Sheet", texts: Sequence[str]) -> None:
         if name in seen:
             raise click.UsageError(f"--policy {text}: {name} is given twice")
         seen.add(name)
-        sheet.set(("policy", name), said(name, value) if equals else text, f"--policy {text}")
+        given = policy_value(name, value) if equals else text
+        sheet.set(("policy", name), given, f"--policy {text}")
 
 
 def _apply_variable(sheet: "Sheet", text: str) -> None:

@@ -73,7 +73,7 @@ def test_like_the_server_whatever_it_is(
         ("csv", "", "no rows"),
         ("csv", "a,b\n", "rows: there are no rows"),
         ("lines", "", "no rows"),
-        ("csv", "a b,1c\n", "must be called like a variable"),
+        ("csv", "a b,1c\n", "is not a name for a parameter"),
         ("csv", "a,task\n", "task's number"),
         ("csv", "a b,a-b\n", "both called a_b"),
         ("csv", "a,b\n1\n", "row 1 has 1 columns, not 2"),

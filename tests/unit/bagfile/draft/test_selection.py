@@ -100,7 +100,7 @@ def test_values_keep_their_spelling() -> None:
 @pytest.mark.parametrize(
     ("first", "where", "told"),
     [
-        (0, (), "take 1 task or more, not 0"),
+        (0, (), "expected 1 task or more, not 0"),
         (-3, (), "not -3"),
         (None, ("alpha < 1",), "there is no parameter 'alpha'. Parameters: a, b, c, d"),
         (None, ("bb < 1",), "there is no parameter 'bb'; did you mean 'b'?"),
@@ -171,7 +171,7 @@ def test_ten_million_tasks() -> None:
 def test_there_is_an_end_to_what_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "MOST_LOOKED", 50)
     whole = draft("command = 'true {a}'\n[parameters]\na = '1..100'")
-    with pytest.raises(InvalidBag, match="the values of a are more than 50, and no more are"):
+    with pytest.raises(InvalidBag, match="there are more than 50 values of a; no more are read"):
         select(whole, None, ["a != 3"])
     assert len(tasks(select(whole, 4, ["a != 3"]))) == 4
     assert len(tasks(select(whole, None, ["a > 3"]))) == 97
@@ -225,7 +225,7 @@ def test_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = select(whole, 3, ["n != 1"])
     assert [values[0] for values in tasks(found)] == [0, 2, 3]
     assert words(found) == "3 of more than 50 tasks"
-    with pytest.raises(InvalidBag, match=r"rows of r.csv are more than 50, and no more are"):
+    with pytest.raises(InvalidBag, match=r"there are more than 50 rows in r.csv; no more are read"):
         select(whole, None, ["n > 90"])
     with pytest.raises(InvalidBag, match="looked at"):
         select(whole, 3, ["n > 90"])

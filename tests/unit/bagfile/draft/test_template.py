@@ -172,7 +172,7 @@ def test_inputs_keep_their_names(here: Path, told: list[str]) -> None:
     argv = ("python3", "fit.py", "./fit.py", "data/x.csv", "--in=data/x.csv", "data/")
     assert absolute_command(argv, scene, told.append) == argv
     assert absolute_command(["./tool"], scene, told.append) == (str(here / "tool"),)
-    assert told == [f"note: ./tool is not among the inputs; the tasks use {here / 'tool'} itself"]
+    assert told == [f"note: ./tool is not among the inputs; the tasks use the file {here / 'tool'}"]
 
 
 def test_an_input_as_the_program(here: Path, told: list[str]) -> None:

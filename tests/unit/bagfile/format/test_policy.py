@@ -118,7 +118,7 @@ def test_times_become_seconds() -> None:
         ("[policy]\nmax_replicas = 0", "expected a number from 1, or an expression; not 0"),
         ("[policy]\nsticky_tail = 'yes'", "policy.sticky_tail: expected true or false, not 'yes'"),
         ("[policy]\nonly_sites = [1]", "policy.only_sites: expected names in quotes, not 1"),
-        ("[policy]\nonly_sites = 'a,,b'", "a name is empty"),
+        ("[policy]\nonly_sites = 'a,,b'", "'' is not a name"),
         ("[policy]\nonly_sites = 3", "expected names in quotes, not 3"),
     ],
 )

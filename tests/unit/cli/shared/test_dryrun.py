@@ -183,7 +183,7 @@ def test_only_some_of_the_tasks(here: Path) -> None:
     [
         (["--where", "cas = b"], "--where: there is no parameter 'cas'; did you mean 'case'?"),
         (["--where", "n > 9"], "--where: none of 10 tasks meets n > 9"),
-        (["--first", "0"], "--first: take 1 task or more, not 0"),
+        (["--first", "0"], "--first: expected 1 task or more, not 0"),
     ],
 )
 def test_tasks_that_there_are_not(here: Path, words: list[str], told: str) -> None:
