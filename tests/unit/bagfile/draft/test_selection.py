@@ -227,5 +227,5 @@ def test_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert words(found) == "3 of more than 50 tasks"
     with pytest.raises(InvalidBag, match=r"there are more than 50 rows in r.csv; no more are read"):
         select(whole, None, ["n > 90"])
-    with pytest.raises(InvalidBag, match="looked at"):
+    with pytest.raises(InvalidBag, match="no more are read"):
         select(whole, 3, ["n > 90"])
