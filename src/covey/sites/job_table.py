@@ -1,15 +1,14 @@
-"""The jobs that we think a site has, and what its lists say of them. Pure: no calls, no clock.
+"""The jobs that a site should have, compared with its lists. Pure: no calls, no clock.
 
-Rules 2 to 7 of docs/decisions/0014-pilots-by-demand.md live here. In short: a job that is not in a
-list may be in the next one, so nothing is concluded from a single list. A list that was asked for
-before a job had time to appear says nothing about that job. A job that is listed is not submitted
-again.
+Rules 2 to 7 of docs/decisions/0014-pilots-by-demand.md are here. In short: a job that is not in a
+list may be in the next one, so one list alone proves nothing. A list that was requested before a
+job had time to appear says nothing about that job. A job that is listed is not submitted again.
 
-A job is *queued* until the call that submits it begins, *unsure* from then until the site has
-named it, and *there* until the site says that it ended, or it vanished. One that vanished after it
-had been there is kept for a while: its pilot may be heard, and if lists show it again, that is
-told; if core has given it up, it is cancelled then. One that never was listed is forgotten; if it
-turns up, it is nobody's.
+A job is *queued* until the call that submits it begins; then *unsure* until the site has given its
+handle; then *there* until the site reports its end, or it vanishes. A job that vanished after it
+had been there is kept for a day: its pilot may still call, and if a list shows the job again, core
+hears that, or the job is cancelled if core has given it up. A job that was never listed is
+forgotten; if it appears later, it is cancelled as not on record.
 """
 
 import math
@@ -30,9 +29,9 @@ from covey.core.record.events import (
 from covey.core.record.model import JobId, JobRecord
 from covey.sites.driver import Seen, Stand
 
-MISSES = 2  # good lists in a row without a job
-ASKED = 3  # times that accounts may have no answer …
-LAG_SECONDS = 10.0  # … for so long, at least
+MISSES = 2  # complete lists in a row without a job: then it is missing
+ASKED = 3  # times that accounts are asked about a missing job …
+LAG_SECONDS = 10.0  # … and time that they have to answer, before it counts as vanished
 AGAIN_SECONDS = 30.0  # until a job that was cancelled, and is still there, is cancelled again
 VANISHED_SECONDS = 86400.0
 
@@ -48,35 +47,35 @@ class Phase(Enum):
 
 @dataclass(slots=True)
 class Entry:
-    """`counts_from`: lists that were asked for earlier do not count against the job. `told`: the
-    last state that core heard of. `doomed`: the job is to be cancelled. `stuck`: why the job would
-    never have run."""
+    """`counts_from`: lists that were requested earlier do not count against the job. `reported`:
+    the last state that core heard of. `doomed`: the job must be cancelled. `stuck`: why the job
+    would never have run."""
 
     job: JobRecord
     name: str
     phase: Phase
     handle: str = ""
     counts_from: float = -math.inf
-    told: Stand | None = None
+    reported: Stand | None = None
     restarts: int = -1
     misses: int = 0
-    missed_at: float = 0.0  # the first time
+    missed_at: float = 0.0  # when the first list without it was requested
     asked: int = 0
     doomed: bool = False
     cancelled_at: float | None = None
     vanished_at: float = 0.0
     stuck: str = ""
-    suspended: bool = False  # as it was told
+    suspended: bool = False  # as reported to core
 
 
 class JobTable:
-    """`prefix` begins the names of all our jobs. `on_record` tells whether a job is on record at
-    any site: another site may have the same machines under another name."""
+    """The names of all jobs of this server begin with `prefix`. `on_record`: whether any site has
+    the job on record: another site may be the same machines under another name."""
 
     def __init__(self, prefix: str, on_record: Callable[[JobId], bool] = lambda _: False) -> None:
         self.prefix = prefix
         self._on_record = on_record
-        self.complete = False  # whether it holds all that is on record
+        self.complete = False  # whether it has all jobs on record
         self._entries: dict[JobId, Entry] = {}
         self._strays: dict[str, float | None] = {}  # handle -> when it was cancelled
 
@@ -90,27 +89,27 @@ class JobTable:
         return tuple(entry.job for entry in list(self._entries.values()))
 
     def waits(self) -> bool:
-        """Whether a list would tell anything."""
+        """Whether a list could have news."""
         return bool(self._strays) or any(
             entry.phase in (Phase.UNSURE, Phase.THERE) for entry in self._entries.values()
         )
 
     def doubts(self) -> bool:
-        """Whether a list might show one that vanished."""
+        """Whether a list could show a vanished job."""
         return any(entry.phase is Phase.VANISHED for entry in self._entries.values())
 
-    # -- what core asks for ----------------------------------------------------------------
+    # -- orders of core --------------------------------------------------------------------
 
     def queue(self, jobs: Iterable[JobRecord]) -> list[JobRecord]:
-        """Of these jobs, those that were not in the table."""
+        """Add these jobs; returns those that are new to the table."""
         fresh = [job for job in jobs if job.id not in self._entries]
         for job in fresh:
             self._entries[job.id] = Entry(job, self.name(job.id), Phase.QUEUED)
         return fresh
 
     def watch(self, jobs: Iterable[JobRecord], counts_from: float) -> None:
-        """These jobs are on record, and no others. What is known of them is told again. Nobody
-        knows whether a job without a handle was submitted: perhaps that happens just now."""
+        """These jobs are on record, and no others. Their states are reported again. A job without a
+        handle may have been submitted, even at this moment."""
         before, self._entries = self._entries, {}
         self.complete = True
         for job in jobs:
@@ -118,7 +117,7 @@ class JobTable:
             if entry is None:
                 since = -math.inf if job.handle else counts_from
                 entry = Entry(job, self.name(job.id), Phase.UNSURE, job.handle, since)
-            entry.told, entry.suspended = None, False
+            entry.reported, entry.suspended = None, False
             self._entries[job.id] = entry
         self._entries.update(
             (id_, entry) for id_, entry in before.items() if entry.phase is Phase.QUEUED
@@ -141,7 +140,7 @@ class JobTable:
         return [entry for entry in entries if entry is not None and entry.phase is Phase.QUEUED]
 
     def withdraw(self, entries: Iterable[Entry]) -> list[Event]:
-        """Jobs that were cancelled before they were submitted."""
+        """Remove jobs that were cancelled before they were submitted."""
         found: list[Event] = []
         for entry in entries:
             del self._entries[entry.job.id]
@@ -149,7 +148,7 @@ class JobTable:
         return found
 
     def sent(self, entries: Iterable[Entry], counts_from: float) -> None:
-        """The call that submits them begins: whatever happens now, they may be at the site."""
+        """The call that submits these jobs begins: from now on they may be at the site."""
         for entry in entries:
             entry.phase, entry.counts_from = Phase.UNSURE, counts_from
 
@@ -159,7 +158,7 @@ class JobTable:
         found: list[Event] = []
         for entry, handle in zip(entries, handles, strict=True):
             entry.phase, entry.handle, entry.counts_from = Phase.THERE, handle, counts_from
-            entry.told, entry.restarts = Stand.WAITING, 0
+            entry.reported, entry.restarts = Stand.WAITING, 0
             found.append(JobSubmitted(entry.job.id, handle))
         return found
 
@@ -173,64 +172,64 @@ class JobTable:
     # -- lists -----------------------------------------------------------------------------
 
     def listed(self, seen: Iterable[Seen], asked: float) -> list[Event]:
-        """What a complete list says that was asked for at that time."""
-        found: list[Event] = []
+        """The news in a complete list, which was requested at the time `asked`."""
+        events: list[Event] = []
         by_name: dict[str, list[Seen]] = {}
-        for one in seen:
-            by_name.setdefault(one.name, []).append(one)
+        for job in seen:
+            by_name.setdefault(job.name, []).append(job)
         for entry in list(self._entries.values()):
             choice = _choose(by_name.get(entry.name, ()), entry.handle)
             if choice is not None:
                 by_name[entry.name].remove(choice)
-                found += self._found(entry, choice, asked)
+                events += self._seen(entry, choice, asked)
             elif entry.phase in (Phase.UNSURE, Phase.THERE) and asked >= entry.counts_from:
                 if not entry.misses:
                     entry.missed_at = asked
                 entry.misses += 1
             elif entry.phase is Phase.VANISHED and asked > entry.vanished_at + VANISHED_SECONDS:
                 del self._entries[entry.job.id]
-        self._note_strays((one for rest in by_name.values() for one in rest), asked)
-        return found
+        self._note_strays((job for rest in by_name.values() for job in rest), asked)
+        return events
 
-    def _found(self, entry: Entry, seen: Seen, asked: float) -> list[Event]:
-        id_, found = entry.job.id, list[Event]()
+    def _seen(self, entry: Entry, seen: Seen, asked: float) -> list[Event]:
+        id_, events = entry.job.id, list[Event]()
         if seen.stand is Stand.ENDED:
             return [self._end(entry, entry.stuck or seen.reason or "it ended")]
         if entry.phase is Phase.VANISHED:
-            entry.told, entry.suspended = None, False
+            entry.reported, entry.suspended = None, False
         entry.phase, entry.handle = Phase.THERE, seen.handle
         entry.misses = entry.asked = 0
-        if entry.told is None:
-            entry.told = Stand.WAITING
-            found.append(JobSubmitted(id_, seen.handle))
-        # It may have run and been requeued before any list showed it running.
+        if entry.reported is None:
+            entry.reported = Stand.WAITING
+            events.append(JobSubmitted(id_, seen.handle))
+        # It may have started and been requeued between two lists.
         restarted = 0 <= entry.restarts < seen.restarts
-        if restarted or (entry.told is Stand.RUNNING and seen.stand is Stand.WAITING):
-            entry.told, entry.suspended = Stand.WAITING, False
-            found.append(JobRequeued(id_, seen.reason or "its site started it again"))
-        if entry.told is Stand.WAITING and seen.stand is Stand.RUNNING:
-            entry.told = Stand.RUNNING
-            found.append(JobStarted(id_))
-        if entry.told is Stand.RUNNING and seen.suspended != entry.suspended:
+        if restarted or (entry.reported is Stand.RUNNING and seen.stand is Stand.WAITING):
+            entry.reported, entry.suspended = Stand.WAITING, False
+            events.append(JobRequeued(id_, seen.reason or "its site started it again"))
+        if entry.reported is Stand.WAITING and seen.stand is Stand.RUNNING:
+            entry.reported = Stand.RUNNING
+            events.append(JobStarted(id_))
+        if entry.reported is Stand.RUNNING and seen.suspended != entry.suspended:
             entry.suspended = seen.suspended
-            found.append(JobSuspended(id_, seen.suspended))
+            events.append(JobSuspended(id_, seen.suspended))
         entry.restarts = max(entry.restarts, seen.restarts)
         if seen.stand is Stand.STUCK and not entry.stuck:
             entry.stuck, entry.doomed = seen.reason or "it will never run there", True
         if entry.cancelled_at is not None and asked >= entry.cancelled_at + AGAIN_SECONDS:
             entry.cancelled_at = None
-        return found
+        return events
 
     def _note_strays(self, seen: Iterable[Seen], asked: float) -> None:
-        """Note jobs of our queue that are not on record, once all jobs on record are known."""
+        """Remember this server's jobs that are not on record, once all jobs on record are known."""
         before, self._strays = self._strays, {}
-        for one in seen:
-            if self.complete and one.stand is not Stand.ENDED and self._ours(one.name):
-                at = before.get(one.handle)
+        for job in seen:
+            if self.complete and job.stand is not Stand.ENDED and self._stray(job.name):
+                at = before.get(job.handle)
                 again = at is not None and asked >= at + AGAIN_SECONDS
-                self._strays[one.handle] = None if again else at
+                self._strays[job.handle] = None if again else at
 
-    def _ours(self, name: str) -> bool:
+    def _stray(self, name: str) -> bool:
         id_ = JobId(name.removeprefix(self.prefix))
         return name.startswith(self.prefix) and not self._on_record(id_)
 
@@ -241,27 +240,27 @@ class JobTable:
     # -- jobs that are missing -------------------------------------------------------------
 
     def missing(self) -> list[Entry]:
-        """Jobs that several lists in a row did not have, and whose end is not known yet."""
-        return [one for one in self._entries.values() if one.misses >= MISSES]
+        """Jobs that were not in the last lists, and whose end is not known yet."""
+        return [entry for entry in self._entries.values() if entry.misses >= MISSES]
 
     def accounted(self, entries: Iterable[Entry], seen: Iterable[Seen], now: float) -> list[Event]:
-        """What the site's accounts say about missing jobs. Accounts may lag, so they are asked
-        again."""
-        by_handle = {one.handle: one for one in seen}
-        found: list[Event] = []
+        """What the site's accounts say about missing jobs. Accounts may be late, so they are asked
+        several times."""
+        by_handle = {job.handle: job for job in seen}
+        events: list[Event] = []
         for entry in entries:
             account = by_handle.get(entry.handle)
             if account is not None and account.stand is Stand.ENDED:
-                found.append(self._end(entry, entry.stuck or account.reason or "it ended"))
+                events.append(self._end(entry, entry.stuck or account.reason or "it ended"))
                 continue
             entry.asked += 1
             entry.misses = MISSES - 1
             if entry.asked >= ASKED and now >= entry.missed_at + LAG_SECONDS:
-                found.append(self._vanish(entry, now))
-        return found
+                events.append(self._vanish(entry, now))
+        return events
 
     def vanished(self, entries: Iterable[Entry], now: float) -> list[Event]:
-        """Missing jobs about which no accounts can be asked."""
+        """Missing jobs that no accounts can explain."""
         return [self._vanish(entry, now) for entry in entries]
 
     def _vanish(self, entry: Entry, now: float) -> Event:
@@ -272,7 +271,7 @@ class JobTable:
             return JobVanished(entry.job.id, "its site never listed it")
         entry.phase, entry.vanished_at = Phase.VANISHED, now
         entry.misses = entry.asked = 0
-        entry.told = None
+        entry.reported = None
         words = (
             "it was cancelled, and its site does not list it any more"
             if entry.doomed
@@ -283,7 +282,7 @@ class JobTable:
     # -- jobs that must go -----------------------------------------------------------------
 
     def unwanted(self) -> list[str]:
-        """Handles of what has to be cancelled now."""
+        """Handles of the jobs that must be cancelled now."""
         doomed = [
             entry.handle
             for entry in self._entries.values()
@@ -306,6 +305,6 @@ class JobTable:
 
 
 def _choose(seen: Sequence[Seen], handle: str) -> Seen | None:
-    """Of several jobs with one name: the one whose handle we know, else the liveliest."""
-    known = [one for one in seen if handle and one.handle == handle]
-    return min(known or seen, key=lambda one: _LIVELIEST.index(one.stand), default=None)
+    """Of several jobs with one name: the one with this handle, else the liveliest."""
+    matching = [job for job in seen if handle and job.handle == handle]
+    return min(matching or seen, key=lambda job: _LIVELIEST.index(job.stand), default=None)

@@ -1,15 +1,15 @@
-"""One site that keeps a list of jobs, and the thread that asks it.
+"""A site that keeps a list of jobs, and the thread that makes the calls to it.
 
-The thread does one thing after another, each time the most urgent: the list when it is due, then
-how missing jobs ended (but not twice in a row while others wait: accounts may be slow), what is to
-be cancelled, what is to be submitted. Between two calls it pauses, for the site's sake. Nothing
-that a call or a driver does ends the thread. Orders may come from any thread; the site's own thread
-carries them out.
+The thread makes one call after another, each time the most urgent one: the list if it is due; how
+missing jobs ended (but not twice in a row while other calls wait: accounts may be slow); then
+cancellations, then submissions. It pauses between two calls to spare the site. No failure of a call
+or a driver ends the thread. Orders may come from any thread; the site's own thread carries them
+out.
 
-Lists are asked for while there are jobs to tell of, or the site does not answer (then ever more
-rarely): that it answers again is news; now and then, too, if all that is left has vanished, since
-it may be back. A submission that failed tells of the site, not of the job, so the others that wait
-are given back rather than tried in vain.
+Lists are requested while there are jobs to watch. They are also requested, less and less often,
+while the site does not answer, to see when it answers again; and now and then if all jobs have
+vanished, since they may come back. After a submission that failed because of the site, all waiting
+jobs are refused: another try would fail, too.
 """
 
 import math
@@ -25,7 +25,7 @@ from covey.sites.errors import Refused, SiteError, Unclear
 from covey.sites.job_table import Entry, JobTable
 
 SLOWEST_SECONDS = 60.0  # between two tries of a site that does not answer
-DOUBT_SECONDS = 600.0  # between two lists if all that is left has vanished
+DOUBT_SECONDS = 600.0  # between two lists if all jobs have vanished
 MOST_CANCELLED = 100  # at once
 MOST_ACCOUNTED = 200
 
@@ -46,7 +46,7 @@ class QueueSite(OpenSite):
         self._free_at = -math.inf
         self._failures = 0
         self._heard = False
-        self._accounted = False  # whether it asked for accounts when it last did anything but list
+        self._accounted = False  # whether the last call, lists aside, was for accounts
         self._orders: deque[Callable[[], None]] = deque()
         self._awake = threading.Event()
         self._closed = False
@@ -76,14 +76,14 @@ class QueueSite(OpenSite):
         return self._table.jobs()
 
     def start(self) -> "QueueSite":
-        """With a thread of its own."""
+        """Start the site's thread."""
         name = f"site-{self.spec.name}"
         self._thread = threading.Thread(target=self.run, daemon=True, name=name)
         self._thread.start()
         return self
 
     def close(self, seconds: float = 0.0) -> None:
-        """A call that takes longer than this is left to itself."""
+        """A call that takes longer than `seconds` is not waited for."""
         self._closed = True
         self._awake.set()
         if self._thread is not None:
@@ -127,7 +127,7 @@ class QueueSite(OpenSite):
         self._queue.close()
 
     def turn(self) -> float:
-        """Do what is most urgent; the seconds until there is more to do."""
+        """Make the most urgent call. Returns the seconds until the next."""
         try:
             while self._orders:
                 self._orders.popleft()()
@@ -136,7 +136,7 @@ class QueueSite(OpenSite):
                 return self._free_at - now
             if not self._act(now):
                 return self._look_at - now
-        except Exception as error:  # a bug of ours: it must not silence the site
+        except Exception as error:  # a bug in covey: the site's thread must go on
             self._failed(error)
         self._free_at = self._now() + self.spec.pause_seconds
         return self.spec.pause_seconds
@@ -208,8 +208,8 @@ class QueueSite(OpenSite):
         self._look_again()
 
     def _account(self, missing: list[Entry]) -> None:
-        """Find out how jobs ended that are no longer listed. Jobs that we cancelled, and jobs
-        without a handle, are not asked for: they have vanished."""
+        """Find out how missing jobs ended. Accounts are not asked about jobs that covey cancelled,
+        or that have no handle: these have vanished."""
         gone = [entry for entry in missing if not entry.handle or entry.cancelled_at is not None]
         if gone:
             self._say(self._table.vanished(gone, self._now()))
@@ -217,7 +217,7 @@ class QueueSite(OpenSite):
         known = missing[:MOST_ACCOUNTED]
         try:
             seen = self._queue.accounts([entry.handle for entry in known])
-        except Exception as error:  # lists suffice where there are no accounts
+        except Exception as error:  # without accounts, lists are enough
             words = f"{self.spec.name}: {type(error).__name__}: {error}"
             self._context.note(Note("the site's accounting cannot be read", detail=words))
             seen = []
@@ -227,7 +227,7 @@ class QueueSite(OpenSite):
             self._say(self._table.accounted(known, seen, self._now()))
 
     def _cancel(self, handles: list[str]) -> None:
-        """A job that is still listed later is cancelled again: the list tells whether it worked."""
+        """A job that is still in a later list is cancelled again."""
         self._table.cancelled(handles, self._now())
         try:
             self._queue.cancel(handles)
@@ -252,7 +252,7 @@ class QueueSite(OpenSite):
             handles = submit()
             if len(handles) != len(entries):
                 raise Unclear(
-                    f"{len(entries)} jobs were submitted, but the site named {len(handles)}"
+                    f"{len(entries)} jobs were submitted, but the site returned {len(handles)} ids"
                 )
         except Refused as error:
             if error.transient:
@@ -270,8 +270,8 @@ class QueueSite(OpenSite):
         self._look_at = min(self._look_at, self._due())
 
     def _give_back(self, entries: list[Entry], error: Exception) -> None:
-        """Refuse these jobs, which are surely not at the site, and all that wait: the site does not
-        work just now."""
+        """Refuse these jobs, which are surely not at the site, and all waiting jobs: the site does
+        not work now."""
         self._failed(error)
         waiting = [entry for ids in self._batches for entry in self._table.queued(ids)]
         self._batches.clear()

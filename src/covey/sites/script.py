@@ -1,18 +1,18 @@
-"""The script that a site's queue runs: it becomes a pilot.
+"""The script of a site job: it becomes a pilot.
 
-It makes a private directory, writes the start file there (that is where secrets travel: never in
-arguments or environments), runs the site's `setup` in its own shell, so that the modules it loads
-are the pilot's and its tasks', and then *is* the pilot (`exec`): a signal that a batch system sends
-to its job reaches the pilot once, and it drains. The pilot removes the directory. A script that a
-host without a batch system runs removes itself first: it holds the job's secret.
+It makes a private directory and writes the start file there, which has the job's secret (secrets
+are never in arguments or environments). It runs the site's `setup` in its own shell, so that the
+pilot and its tasks have the modules that setup loads. Then it becomes the pilot (`exec`): a signal
+of the batch system to its job reaches the pilot once, and the pilot drains. The pilot removes the
+directory. On a host without a batch system the script removes itself first: it has the secret.
 
-The pilot file was put at the site once; where a node cannot read it, it is fetched from the server.
-It is run only if it is the file that the server put there, by its SHA-256 (`BOOT`).
-The wall time counts from the script's start, by the node's own clock. What is needed after `setup`
-has names that it will not use: one of them is removed at the end.
+The pilot file was put at the site once; a node that cannot read it fetches it from the server. It
+runs only if its SHA-256 is that of the server's file (`BOOT`).
+The wall time counts from the script's start, by the node's clock. Variables that are needed after
+`setup` begin with covey_, so that setup does not change them.
 
 An array has one script for all its elements: `index` is the shell's word for the element's number,
-which finds the job's own name and secret.
+which selects the job's name and secret.
 """
 
 import json
@@ -26,12 +26,12 @@ from covey.core.record.model import JobRecord, SiteSpec
 
 FOLDER = "COVEY_FOLDER"  # where the start file goes, if not to the private directory
 
-# Becomes the pilot. The file is read once, and what was read is what runs: whoever shares the
-# account may replace the file at any time, but not what is in this process. The server's pilot file
-# is for everybody. Over HTTPS whoever answers has shown that it is the server; over anything else,
-# and in the site's directory, the file must be the one that we know. Nothing is imported from the
-# current directory or from the user's own packages. A shell hands on 4096 characters by itself; for
-# a longer text it would start a process, which the pilot would inherit.
+# Becomes the pilot. The file is read once, and the bytes that were read are run: other users of the
+# account may replace the file at any time, but not the memory of this process. The server gives its
+# pilot file to everybody. A file that came over HTTPS is surely the server's; any other, and the
+# one in the site's directory, must have the SHA-256 that the server gave. Nothing is imported from
+# the current directory or from the user's own packages. A shell passes on a text of up to 4096
+# characters by itself; for a longer one it starts a process, which the pilot would inherit.
 BOOT = """\
 import sys
 if sys.path[:1] == [""]:
@@ -133,7 +133,7 @@ exec "$python" -s - @pilot @digest "$covey_start" <<'COVEY'
 COVEY
 """
 
-# `module` is a function of login shells, which the shells of jobs often are not.
+# `module` is a function that login shells define; the shell of a job is often not a login shell.
 SETUP = """\
 if ! command -v module >/dev/null 2>&1; then
   for file in /etc/profile.d/modules.sh /etc/profile.d/*lmod.sh; do
@@ -145,7 +145,7 @@ eval @commands || fail "the site's setup failed"
 
 
 class PilotSource(NamedTuple):
-    """What pilots are told of their server, and where they find the pilot file, by its digest."""
+    """The server's address and authority, and the path and SHA-256 of the pilot file."""
 
     address: str
     ca: str  # PEM
@@ -155,7 +155,8 @@ class PilotSource(NamedTuple):
 
 
 def job_script(spec: SiteSpec, jobs: Sequence[JobRecord], index: str, source: PilotSource) -> str:
-    """For these jobs, which are alike but for their names, in the order of their numbers."""
+    """The script for these jobs, which differ only in their names, in the order of their
+    numbers."""
     first = jobs[0]
     start = {
         "address": source.address,
@@ -174,7 +175,7 @@ def job_script(spec: SiteSpec, jobs: Sequence[JobRecord], index: str, source: Pi
         "choice": _choice(jobs, index, source.master),
         "until": f"$(($(date +%s) + {wall}))" if wall else "0",
         "folder": FOLDER,
-        "start": json.dumps(start)[1:],  # one line, that none in it can end
+        "start": json.dumps(start)[1:],  # a single line: JSON escapes line breaks
         "python": shlex.quote(spec.python),
         "pilot": shlex.quote(source.pilot),
         "digest": source.digest,
@@ -184,7 +185,7 @@ def job_script(spec: SiteSpec, jobs: Sequence[JobRecord], index: str, source: Pi
 
 
 def _choice(jobs: Sequence[JobRecord], index: str, master: str) -> str:
-    """Who this job is. Ids and secrets are plain letters and numbers."""
+    """Shell code that sets the job's id and secret: both are plain letters and digits."""
     if len(jobs) == 1:
         return f"job={jobs[0].id} secret={job_secret(master, jobs[0].id)}"
     lines = [

@@ -1,18 +1,19 @@
-"""The seam through which the commands of sites run: here, or over SSH.
+"""Runs the commands of sites: here, or over SSH.
 
-Whoever asks for a command learns one of three things: what it said (`Output`), that it surely did
-not run (`Away`), or that nobody knows (`Unclear`: it was stopped after its time, or the
-connection broke). It never waits for longer than the command's own limit, and a little for SSH.
+A command has one of three results: its output (`Output`), that it surely did not run (`Away`), or
+that this is not known (`Unclear`: it was stopped after its time, or the connection broke). It takes
+no longer than its own limit, and a little more over SSH.
 
-A command is a list of words that no shell of ours reads. Its output goes to files, not pipes: a
-daemon that it leaves behind may keep them open for ever. (Over SSH the server there waits for it.)
+A command is a list of words, never a line for a local shell. Its output goes to files, not to
+pipes: a daemon that it leaves behind could keep pipes open for ever. (Over SSH, the SSH server
+waits for such a daemon.)
 
-Over SSH there is one connection for each host, OpenSSH's own (ControlMaster). It is looked at
-before each command and made anew when it is gone; no command can make one of its own. A command
-that hangs takes it along: a connection has room for a few only. It ends by itself when nobody uses
-it for a while, so that a server that was killed leaves none behind for long. Nobody is ever asked
-for a password. The login shell there reads our line, so words are quoted, for any kind of shell;
-what it prints of its own before our command starts is cut off.
+Each host has one SSH connection (ControlMaster of OpenSSH). It is checked before each command, and
+opened again if it has ended; commands cannot open connections of their own. A command that hangs
+ends the connection, since only a few commands fit into one. An unused connection ends by itself, so
+that a killed server leaves none behind for long. SSH never asks for a password. The login shell of
+the host reads the line, so words are quoted in a way that every kind of shell understands; what the
+shell prints before the command starts is cut off.
 """
 
 import contextlib
@@ -35,15 +36,15 @@ from covey.sites.errors import Away, Unclear
 CONNECT_SECONDS = 30.0  # with the login shell's own start
 CHECK_SECONDS = 10.0
 PUT_SECONDS = 120.0
-IDLE_SECONDS = 300  # after which a connection that nobody uses ends
-MOST_BYTES = 64 << 20  # of what a command says
-MOST_FOLDER = 50  # letters: a socket's path has 107 at most, and ssh adds 17 for a moment
+IDLE_SECONDS = 300  # after which an unused connection ends
+MOST_BYTES = 64 << 20  # of a command's output
+MOST_FOLDER = 50  # characters: a socket's path has 107 at most; ssh adds 17 while it connects
 MARK = "covey-says-4b1f"
-# For `sh`: say that we are there, then become the command that is the first word.
+# For `sh`: print the mark, then become the command that is the first word.
 BECOME = f'echo {MARK}; echo {MARK} >&2; eval "exec $(printf %b "$1")"'
-# What not every login shell leaves alone between quotes, or cannot be there.
+# Characters that some login shells change between quotes, or do not allow there.
 ESCAPES = {ord(letter): f"\\0{ord(letter):03o}" for letter in "\\\n!'"}
-# A path as people write it: below the home of whoever runs the commands, unless it is absolute.
+# A path as people write it: relative to the home directory, unless it is absolute.
 PLACE = 'case $1 in /*) d=$1;; "~/"*) d=$HOME/${1#"~/"};; *) d=$HOME/$1;; esac; '
 PUT = (
     'umask 077; cat >"$1.$$" && test "$(wc -c <"$1.$$")" -eq "$2" && mv -f "$1.$$" "$1" '
@@ -72,7 +73,7 @@ class Shell(Protocol):
 
 
 def put(shell: Shell, path: str, data: bytes) -> None:
-    """A private file, all of it or none. Raises Away or Unclear."""
+    """Write a private file, whole or not at all. Raises Away or Unclear."""
     words = ("/bin/sh", "-c", PUT, "sh", path, str(len(data)))
     output = shell.run(Command(words, data, PUT_SECONDS), {})
     if output.status:
@@ -90,8 +91,8 @@ class LocalShell:
 
 
 class SshShell:
-    """`host` as `ssh` understands it. `path` is for its socket, short, in a private folder, and for
-    nobody else. `ssh` is the program, with options that hold for every call."""
+    """`host` as `ssh` understands it. `path` is for its socket: short, and in a private folder.
+    `ssh` is the program, with options for every call."""
 
     def __init__(self, host: str, path: Path, ssh: Sequence[str] = ("ssh",)) -> None:
         self._host = host
@@ -101,7 +102,7 @@ class SshShell:
 
     def run(self, command: Command, environment: Mapping[str, str]) -> Output:
         self._connect()
-        # Without our connection it shall fail, not make one: its proxy is a program that gives up.
+        # Without the connection this must fail, not open another one: `false` is its proxy.
         ssh = [*self._ssh, "-o", "ControlMaster=no", "-o", "ProxyCommand=false"]
         words = [*ssh, "--", self._host, remote_line(command.argv, environment)]
         try:
@@ -110,13 +111,13 @@ class SshShell:
             self.close()
             self._path.unlink(missing_ok=True)
             raise
-        _, mark, said = output.stdout.partition(MARK + "\n")
+        _, mark, stdout = output.stdout.partition(MARK + "\n")
         if output.status == 255 or output.status < 0:
             raise Unclear(f"the connection to {self._host} broke: {output.words}")
         if not mark:
-            raise Away(f"{self._host} does not let us run commands: {output.words}")
-        greeting, mark, complained = output.stderr.partition(MARK + "\n")
-        return Output(output.status, said, complained if mark else greeting)
+            raise Away(f"{self._host} did not run the command: {output.words}")
+        greeting, mark, stderr = output.stderr.partition(MARK + "\n")
+        return Output(output.status, stdout, stderr if mark else greeting)
 
     def close(self) -> None:
         if self._path.exists():
@@ -142,7 +143,8 @@ class SshShell:
             raise Away(f"cannot connect to {self._host}: {output.words}")
 
     def _keep_folder(self) -> None:
-        """Temporary directories are swept now and then, and then anybody may have the name."""
+        """Make the folder again if a cleaner of temporary files removed it; then check its
+        owner."""
         folder = self._path.parent
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -165,7 +167,7 @@ class Shells:
         self._sockets: Path | None = None
 
     def to(self, host: str) -> Shell:
-        """Of this host; of this machine, if none is named."""
+        """The shell of this host; of this machine if the name is empty."""
         if not host:
             return LocalShell()
         if self._sockets is None:
@@ -185,7 +187,7 @@ def socket_folder() -> Path:
 
 
 def remote_line(argv: Sequence[str], environment: Mapping[str, str]) -> str:
-    """For a login shell, be it sh or csh: say that we are there, then become the command."""
+    """For a login shell, sh or csh: print the mark, then become the command."""
     settings = [f"{name}={value}" for name, value in environment.items()]
     line = shlex.join(["env", *settings, *argv]).translate(ESCAPES)
     return f"exec /bin/sh -c '{BECOME}' sh '{line}'"
@@ -196,18 +198,18 @@ def _run(
 ) -> Output:
     try:
         with (
-            tempfile.TemporaryFile() as given,
-            tempfile.TemporaryFile() as said,
-            tempfile.TemporaryFile() as complained,
+            tempfile.TemporaryFile() as input_file,
+            tempfile.TemporaryFile() as stdout,
+            tempfile.TemporaryFile() as stderr,
         ):
-            given.write(stdin)
-            given.seek(0)
+            input_file.write(stdin)
+            input_file.seek(0)
             try:
                 process = subprocess.Popen(
                     argv,
-                    stdin=given,
-                    stdout=said,
-                    stderr=complained,
+                    stdin=input_file,
+                    stdout=stdout,
+                    stderr=stderr,
                     env={**os.environ, **environment},
                     cwd=_home(),
                     start_new_session=True,
@@ -219,19 +221,19 @@ def _run(
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
                 raise Unclear(f"{argv[0]} took longer than {seconds:g} s")
-            return Output(process.wait(), _text(said), _text(complained))
+            return Output(process.wait(), _text(stdout), _text(stderr))
     except (OSError, ValueError) as error:  # no memory, no disk, a word with a zero byte
         raise Away(f"{argv[0]} cannot be run: {error}") from error
 
 
 def _home() -> str:
-    """Where commands run over SSH, too, so that they are the same."""
+    """The home directory: commands over SSH begin there, too."""
     home = os.path.expanduser("~")
     return home if os.path.isdir(home) else "/"
 
 
 def _ends(process: "subprocess.Popen[bytes]", seconds: float) -> bool:
-    """Whether it does so in time."""
+    """Whether the process ends in time."""
     try:
         fd = os.pidfd_open(process.pid)
     except OSError:

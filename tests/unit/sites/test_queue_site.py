@@ -387,7 +387,7 @@ def test_wrong_settings_are_told_before_a_command_waits_for_them(tmp_path: Path)
     stand.world.missing_credential = "/etc/none.conf"
     stand.site.submit([A])
     stand.turns(1)
-    words = "SLURM_CONF = '/etc/none.conf': there is no such file, or it is unreadable"
+    words = "SLURM_CONF = '/etc/none.conf': the file is missing or cannot be read"
     assert stand.heard()[0] == SiteFailed("there", words)
     assert not stand.world.calls("list")
     assert not stand.world.calls("submit")

@@ -1,2 +1,2 @@
-"""One module for each kind of site, and `common`, which several of those with commands need. When
-a site is asked, and what its answers mean, is not decided here but in `covey.sites.queue_site`."""
+"""One module for each kind of site, and `common`, for several drivers with commands. When a site is
+asked, and what follows from its answers, is decided in `covey.sites.queue_site`, not here."""

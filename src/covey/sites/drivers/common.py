@@ -1,4 +1,4 @@
-"""What several drivers need: counting, times, arrays, and what a failed command means."""
+"""Shared by drivers: numbers, times, arrays, and the meaning of a failed command."""
 
 import math
 import re
@@ -10,10 +10,10 @@ from covey.sites.commands import Output
 from covey.sites.driver import numbered
 from covey.sites.errors import Away, Refused, Unclear
 
-# Where a shell, or what is in its place, could not even start the command.
+# Exit statuses of a shell that could not start the command.
 NOT_STARTED = (126, 127)
 
-# Words of all of them for: nobody is there to talk to.
+# What all of them print if they cannot reach their server.
 AWAY = re.compile(
     r"connection refused|connect failure|(cannot|unable to|failed to) (connect|contact)|"
     r"no route to|can't find address|not responding|\bis down\b",
@@ -21,13 +21,13 @@ AWAY = re.compile(
 )
 
 
-# What comes of reading JSON that is not what it should be.
+# Exceptions of code that reads unexpected JSON.
 MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 def not_submitted(output: Output, uncertain: re.Pattern[str]) -> NoReturn:
-    """A submission failed. That the site refused is only believed where it says so in its own
-    words, and these are not about an answer that got lost: then the job may well be there."""
+    """A submission failed. It was refused only if the site says so in its own words. If its words
+    are about a lost answer (`uncertain`), the job may well be there."""
     if output.status in NOT_STARTED:
         raise Away(output.words)
     words = output.stderr.strip() or output.stdout.strip()
@@ -41,10 +41,10 @@ def no_list(output: Output) -> NoReturn:
 
 
 def checked(batch: Batch) -> Batch:
-    """Names that a list could not tell would be lost: that is our own mistake, so it is loud."""
+    """Raises ValueError unless the names are consecutive: jobs with other names would be lost."""
     expected = tuple(numbered(batch.title, index) for index in range(len(batch.names)))
     if not batch.names or batch.names != expected:
-        raise ValueError(f"{batch.names!r} are not numbered on from {batch.title!r}")
+        raise ValueError(f"the names {batch.names!r} do not follow {batch.title!r} in number")
     return batch
 
 
@@ -53,20 +53,20 @@ def minutes(seconds: float) -> int:
 
 
 def clock(seconds: float) -> str:
-    """H:MM:SS, of whole seconds."""
+    """H:MM:SS, rounded up to whole seconds."""
     whole = max(1, math.ceil(seconds))
     return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
 def ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
     """First and last of each run of consecutive numbers."""
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for number in sorted(set(numbers)):
-        if found and number == found[-1][1] + 1:
-            found[-1] = (found[-1][0], number)
+        if spans and number == spans[-1][1] + 1:
+            spans[-1] = (spans[-1][0], number)
         else:
-            found.append((number, number))
-    return found
+            spans.append((number, number))
+    return spans
 
 
 def written(pairs: Sequence[tuple[int, int]]) -> str:
@@ -77,18 +77,18 @@ def written(pairs: Sequence[tuple[int, int]]) -> str:
 def arrays(
     handles: Iterable[str], form: re.Pattern[str]
 ) -> tuple[list[str], dict[tuple[str, str], list[int]]]:
-    """Handles of jobs by themselves, and the elements of arrays together. `form` has the groups
-    `job`, `index` and, where handles go on after that, `rest`."""
-    alone: list[str] = []
-    together: dict[tuple[str, str], list[int]] = {}
+    """Handles of single jobs, and the indices of elements by array. `form` has the groups `job`,
+    `index` and, if handles continue after that, `rest`."""
+    single: list[str] = []
+    indices: dict[tuple[str, str], list[int]] = {}
     for handle in dict.fromkeys(handles):
         match = form.fullmatch(handle)
         if match is None:
-            alone.append(handle)
+            single.append(handle)
         else:
             key = match["job"], match.groupdict().get("rest") or ""
-            together.setdefault(key, []).append(int(match["index"]))
-    return alone, together
+            indices.setdefault(key, []).append(int(match["index"]))
+    return single, indices
 
 
 def whole(text: object) -> int:

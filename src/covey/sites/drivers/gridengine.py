@@ -1,16 +1,16 @@
-"""Grid Engine: qsub, qstat, qdel, qacct. Run for real with Son of Grid Engine 8.1.9; its children
-(Open Cluster Scheduler, Altair Grid Engine) know the same options.
+"""Grid Engine: qsub, qstat, qdel, qacct. Tested with Son of Grid Engine 8.1.9; its successors (Open
+Cluster Scheduler, Altair Grid Engine) have the same options.
 
-Every batch is an array, also one of one job: the variable with the number is `undefined` otherwise.
-qstat forgets a job as it ends; the accounts have it about a second later. What could not be started
-stays in the list in an error state, for ever: such a job is stuck. Grid Engine kills without a word
-what has run too long or is deleted; pilots go home before that.
+Every batch is an array, even of one job: otherwise the variable with the number is `undefined`.
+qstat forgets a job when it ends; the accounting has it about a second later. A job that could not
+be started stays in the list for ever, in an error state: such a job is stuck. Grid Engine kills
+jobs without a warning when they run too long or are deleted; pilots end before their time is over.
 
-Scripts that qsub reads are kept where everybody on a host can read them. Ours hold secrets, so they
-are put into private files, and the command is the path.
+Everybody on a host can read the scripts that qsub reads. covey's scripts hold secrets, so they are
+put into private files, and the command is the path.
 
-Memory, GPUs and whole nodes have no names that all sites share, so a site says which resource means
-them. Memory is asked for by the slot, as resources of parallel jobs are.
+Resources for memory, GPUs and whole nodes have different names at each site, so a site's options
+name them. Memory is requested per slot, as all resources of parallel jobs are.
 """
 
 import math
@@ -29,7 +29,7 @@ from covey.sites.drivers import common
 from covey.sites.errors import Unclear
 from covey.sites.options import Extra, argument_options
 
-# The master may have heard us, though we did not hear it.
+# The answer was lost; the master may have got the request.
 UNCERTAIN = re.compile(r"timeout|timed out|broken pipe|read error|lost connection", re.IGNORECASE)
 
 HANDLE = re.compile(r"(?P<job>[0-9]{1,18})\.(?P<index>[0-9]{1,9})")
@@ -60,7 +60,7 @@ class GridEngineOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only
     ] = True
     accounting_days: Annotated[
         int,
-        Meta(ge=0, description="How many days back the accounting file is read; 0: not at all."),
+        Meta(ge=0, description="How many days back the accounting file is read; 0: never."),
     ] = 2
     extra: Extra = ()
 
@@ -92,12 +92,12 @@ class GridEngine(CommandDriver):
     def submitted(self, spec: SiteSpec, batch: Batch, output: Output) -> tuple[str, ...]:
         found = SUBMITTED.findall(output.stdout)
         if output.status != 0 or len(found) != 1 or int(found[0][1]) != len(batch.names):
-            words = output.stderr.removesuffix("Exiting.\n")  # which is its last word, always
+            words = output.stderr.removesuffix("Exiting.\n")  # qsub always prints it last
             common.not_submitted(output._replace(stderr=words), UNCERTAIN)
         return tuple(f"{found[0][0]}.{index + 1}" for index in range(len(batch.names)))
 
     def status(self, spec: SiteSpec, prefix: str) -> Command:
-        """`$user` is qstat's own word for whoever asks; `-g d`: one entry for each element."""
+        """qstat replaces `$user` by the caller's name; `-g d`: one entry for each element."""
         return Command(("qstat", "-u", "$user", "-g", "d", "-xml"))
 
     def listed(self, spec: SiteSpec, prefix: str, output: Output) -> list[Seen]:
@@ -117,21 +117,21 @@ class GridEngine(CommandDriver):
         return found
 
     def cancel(self, spec: SiteSpec, handles: Sequence[str]) -> Command:
-        alone, together = common.arrays(handles, HANDLE)
+        single, arrays = common.arrays(handles, HANDLE)
         words = [
             f"{job}.{first}-{last}:1"
-            for (job, _), indices in together.items()
+            for (job, _), indices in arrays.items()
             for first, last in common.ranges(indices)
         ]
-        return Command(("qdel", *alone, *words))
+        return Command(("qdel", *single, *words))
 
     def accounting(self, spec: SiteSpec, handles: Sequence[str]) -> Command | None:
-        """qacct knows one job at a time, or a pattern of names: ours all begin alike."""
+        """qacct takes one job, or a pattern of names; all names of covey's jobs begin alike."""
         options = argument_options(spec, GridEngineOptions)
         if not options.accounting_days:
             return None
-        _, together = common.arrays(handles, HANDLE)
-        jobs = [job for job, _ in together]
+        _, arrays = common.arrays(handles, HANDLE)
+        jobs = [job for job, _ in arrays]
         days = ("-d", str(options.accounting_days))
         return Command(("qacct", *days, "-j", jobs[0] if len(jobs) == 1 else "covey-*"), b"", 180.0)
 
@@ -203,7 +203,7 @@ def _stand(state: str) -> Stand:
 
 
 def _ended(facts: Mapping[str, str]) -> str:
-    """What the system says of a failure, else the exit status. 100 is any end by a signal."""
+    """The reason of a failure, else the exit status. Failure 100 is an end by any signal."""
     number, _, words = facts.get("failed", "").partition(":")
     status = " ".join(facts.get("exit_status", "unknown").split())
     if number.strip() in ("", "0", "100"):

@@ -1,12 +1,12 @@
-"""HTCondor: condor_submit, condor_q, condor_rm, condor_history, as of 8.8. Run by hand with 23.9.6,
-and tested with what that said.
+"""HTCondor: condor_submit, condor_q, condor_rm, condor_history, from 8.8 on. Run by hand with
+23.9.6, and tested with its recorded answers.
 
-Its jobs have no names; the batch's title is the cluster's JobBatchName. condor_submit reads a
-description, by arguments, and wants its executable in a file: the script holds secrets, and so is
-put into a private one, beside the output.
+Jobs have no names; the batch's title is the cluster's JobBatchName. condor_submit gets a
+description in its arguments, and needs the executable in a file. The script holds secrets, so it is
+put into a private file, beside the output.
 
 A job that HTCondor holds (its output cannot be written, it uses too much memory) would wait for
-ever: it is removed, by an expression in its own description, and history says why it was held.
+ever. So the description has an expression that removes it; the history tells why it was held.
 """
 
 import json
@@ -25,8 +25,8 @@ from covey.sites.drivers import common
 from covey.sites.errors import Refused, Unclear
 from covey.sites.options import Extra, argument_options
 
-# By JobStatus. 6 is a job whose files come back, 7 a suspended one. 3 is removed: in history that
-# is its end, but in the queue only a wish, and its processes may live.
+# By JobStatus. 6: its files are transferred back; 7: suspended. 3: removed; in the history the job
+# has ended, but in the queue its removal is only requested, and its processes may live.
 STATES = {
     1: Stand.WAITING,
     2: Stand.RUNNING,
@@ -39,8 +39,8 @@ STATES = {
 SUSPENDED = 7
 QUEUED = {**STATES, 3: Stand.UNKNOWN}
 
-# The schedd may have heard us, though we did not hear it. Whether it refused can be told where it
-# says why: that stands on a line of its own, after the first.
+# The answer was lost; the schedd may have got the request. A refusal has a reason, on a line of its
+# own after the first.
 UNCERTAIN = re.compile(
     r"failed to commit|timed? ?out|communication|connection (closed|reset|lost)|disconnect",
     re.IGNORECASE,
@@ -111,14 +111,14 @@ class HTCondor(CommandDriver):
         return tuple(f"{cluster}.{index}" for index in range(len(batch.names)))
 
     def status(self, spec: SiteSpec, prefix: str) -> Command:
-        """Without names of users condor_q tells of one's own jobs."""
+        """Without the name of a user, condor_q lists the caller's own jobs."""
         options = argument_options(spec, HTCondorOptions)
         ours = f"substr(JobBatchName, 0, {len(prefix)}) == {_string(prefix)}"
         wanted = ("-constraint", ours, "-json", "-attributes", ",".join(ATTRIBUTES))
         return Command(("condor_q", *_where(options), *wanted))
 
     def listed(self, spec: SiteSpec, prefix: str, output: Output) -> list[Seen]:
-        if output.status != 0:  # then it adds some guesses about the configuration
+        if output.status != 0:  # then condor_q adds guesses about the configuration
             common.no_list(output._replace(stderr=output.stderr.partition("\nExtra Info")[0]))
         return [seen for seen in _jobs(output.stdout, QUEUED) if seen.name.startswith(prefix)]
 
@@ -146,7 +146,7 @@ def _not_submitted(output: Output) -> NoReturn:
 
 
 def _refusal(stderr: str) -> str:
-    """What the line after "failed to commit" says, if it is an error."""
+    """The error in the line after "failed to commit"; empty if there is none."""
     lines = [line for line in stderr.split("\n") if line]
     for line, following in pairwise(lines):
         if NOT_COMMITTED in line.lower() and following.lower().startswith(ERROR):
@@ -164,7 +164,7 @@ def _script(batch: Batch) -> str:
 
 
 def _description(options: HTCondorOptions, batch: Batch) -> list[str]:
-    """`$` would begin a macro. The batch's own words hold none but in the directory."""
+    """`$` would begin a macro; of the batch's words, only the directory may contain one."""
     shape = batch.shape
     folder = _plain(batch.directory)
     lines = [
@@ -196,7 +196,7 @@ def _description(options: HTCondorOptions, batch: Batch) -> list[str]:
 
 
 def _over(wall_seconds: float) -> str:
-    """When HTCondor ends a job by itself: it is held, or has run too long."""
+    """When HTCondor removes a job by itself: when it is held, or has run too long."""
     held = "JobStatus == 5"
     if not wall_seconds:
         return held
@@ -205,7 +205,7 @@ def _over(wall_seconds: float) -> str:
 
 
 def _plain(text: str) -> str:
-    """A value of a submit description that means itself."""
+    """A literal value in a submit description."""
     if "\n" in text or "\r" in text:
         raise Refused(f"{text!r} cannot be written into a submit description")
     return text.replace("$", "$(DOLLAR)")
@@ -217,7 +217,7 @@ def _string(text: str) -> str:
 
 
 def _jobs(text: str, states: Mapping[int, Stand]) -> list[Seen]:
-    """Where there are no jobs nothing is written."""
+    """Without jobs, HTCondor writes nothing."""
     if not text.strip():
         return []
     try:
@@ -238,7 +238,7 @@ def _seen(ad: Mapping[str, Any], states: Mapping[int, Stand]) -> Seen:
 
 
 def _removed(why: str, held: object, before: object) -> str:
-    """Whether it was held when it was removed. A reason may be of an earlier time."""
+    """Why a job was removed. A hold reason counts only if the job was held just before."""
     if held and before == 5:
         return f"held: {held}"
     too_long = TOO_LONG.search(why.partition(PERIODIC)[2])

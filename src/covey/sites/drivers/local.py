@@ -1,12 +1,12 @@
 """This machine as a site: a site job is a pilot process, in a session of its own.
 
-A pilot outlives the server that started it. The next server finds it again by its command line,
-which names the start file in the job's folder: that is true from its first moment, whereas a
-process id that we wrote down would be missing if we were killed before we could.
+A pilot outlives the server that started it. The next server finds it by its command line, which
+names the start file in the job's folder. The command line is right from the first moment; a file
+with the process id would be missing if the server was killed before it wrote the file.
 
-The end of a process is noticed at once, through a pidfd, whoever its parent is. A pilot that was
-killed has ended when the processes it forked have, which end its tasks: only then may these run
-elsewhere.
+A pidfd reports the end of a process at once, even of one that is not a child. A killed pilot has
+ended when the processes that it forked have ended, too. These end its tasks, and only then may the
+tasks run elsewhere.
 """
 
 import contextlib
@@ -31,17 +31,17 @@ from covey.core.record.model import JobId, JobRecord, SiteFacts, SiteSpec
 from covey.sites.driver import OpenSite, SiteContext
 from covey.sites.options import options_of
 
-POLL_MS = 500  # where there is no pidfd
+POLL_MS = 500  # if the kernel has no pidfd
 START_FILE = "start.json"
 # A pilot gets all slots: another one here would share the same cores.
 FACTS = SiteFacts(here=True, whole_nodes=True, accounts=())
 
 
 class Watched(NamedTuple):
-    """A process of a job. `reason`: why the one before it ended, if it was not the first.
+    """A process of a job. `reason`: why the job's process before it ended, if there was another.
 
-    `child` must be kept until the process has ended: Python asks for the exit status of a child
-    that nobody refers to any more, and then nobody else can have it."""
+    `child` must be kept until the process has ended: when a Popen object is deleted, Python takes
+    the exit status of the child, and then it cannot be read again."""
 
     job: JobId
     fd: int
@@ -50,7 +50,7 @@ class Watched(NamedTuple):
 
 
 class LocalOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """More of the pilot's own options. `[local]` in covey.toml says them."""
+    """Further options of the pilot; in covey.toml they are in `[local]`."""
 
     memory_mb: Annotated[int, Meta(ge=0, description="Memory of a pilot.")] = 0
     gpus: Annotated[str, Meta(description="GPUs of a pilot, such as 0,1; empty: all.")] = ""
@@ -79,8 +79,8 @@ class Local:
 
 
 class LocalSite(OpenSite):
-    """Of the server's master secret a pilot gets what is its job's, in its start file: arguments
-    and environments are for all to see."""
+    """A pilot gets its job's secret, made from the server's master secret, in its start file:
+    everybody can read arguments and environments."""
 
     def __init__(
         self,
@@ -131,10 +131,10 @@ class LocalSite(OpenSite):
         self._clear({job.id for job in jobs})
 
     def cancel(self, jobs: Sequence[JobRecord]) -> None:
-        """A pilot that is asked to end drains; without tasks it goes at once."""
+        """A pilot that gets SIGTERM finishes its tasks; without tasks it ends at once."""
         ids = {job.id for job in jobs}
         with self._lock:
-            pids = [pid for pid, one in self._watched.items() if one.job in ids]
+            pids = [pid for pid, watched in self._watched.items() if watched.job in ids]
         for pid in pids:
             _signal(pid, signal.SIGTERM)
 
@@ -143,10 +143,11 @@ class LocalSite(OpenSite):
         return True
 
     def jobs(self) -> tuple[JobRecord, ...]:
-        return ()  # the folder tells
+        return ()  # its successor finds them in the folder
 
     def terminate(self) -> int:
-        """A second signal is the impatient one, and two equal ones might arrive as one."""
+        """A second signal ends a pilot at once. It is another signal than the first: two equal ones
+        might arrive as one."""
         with self._lock:
             pids = list(self._watched)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -193,20 +194,24 @@ class LocalSite(OpenSite):
             )
 
     def _more(self, job: JobRecord) -> dict[str, object]:
-        """What the site says, and this job in particular, as far as they say anything."""
+        """Settings of the site and of this job, without empty ones."""
         spec = self.spec
-        said = {"setup": spec.setup, "check": spec.check, "shared": spec.shared}
-        asked: dict[str, object] = {"memory_mb": job.memory_mb, "disk_mb": job.disk_mb}
-        if job.wall_seconds:
-            asked["until"] = time.time() + job.wall_seconds
-        found: dict[str, object] = {
+        more: dict[str, object] = {
             name: value for name, value in spec.options.items() if value != ""
         }
-        found.update((name, value) for name, value in {**said, **asked}.items() if value)
-        return found
+        settings: dict[str, object] = {
+            "setup": spec.setup,
+            "check": spec.check,
+            "shared": spec.shared,
+            "memory_mb": job.memory_mb,
+            "disk_mb": job.disk_mb,
+            "until": time.time() + job.wall_seconds if job.wall_seconds else 0,
+        }
+        more.update((name, value) for name, value in settings.items() if value)
+        return more
 
     def _clear(self, known: set[JobId]) -> None:
-        """End pilots in our folder that are not on record, and remove what ended ones left."""
+        """End pilots in the folder that are not on record, and remove what ended pilots left."""
         with self._lock:
             known |= {watched.job for watched in self._watched.values()}
         for folder in self._folder.iterdir() if self._folder.is_dir() else ():
@@ -244,24 +249,24 @@ class LocalSite(OpenSite):
             poll.register(self._wake_read, select.POLLIN)
             with self._lock:
                 watched = dict(self._watched)
-            for one in watched.values():
-                if one.fd >= 0:
-                    poll.register(one.fd, select.POLLIN)
-            blind = any(one.fd < 0 for one in watched.values())
+            for process in watched.values():
+                if process.fd >= 0:
+                    poll.register(process.fd, select.POLLIN)
+            blind = any(process.fd < 0 for process in watched.values())
             for fd, _ in poll.poll(POLL_MS if blind else None):
                 if fd == self._wake_read:
                     os.read(self._wake_read, 4096)
-            for pid, one in watched.items():
-                if _over(pid, one.fd):
-                    self._try_reaping(pid, one)
+            for pid, process in watched.items():
+                if _over(pid, process.fd):
+                    self._try_reaping(pid, process)
 
     def _try_reaping(self, pid: int, watched: Watched) -> None:
-        """If this fails it is tried again: the thread must go on, for the other pilots."""
+        """If this fails, it is tried again: the thread must go on for the other pilots."""
         try:
             self._reap(pid, watched)
         except Exception as error:
             words = f"{watched.job}: {type(error).__name__}: {error}"
-            self._note(Note("the end of a pilot cannot be looked at", detail=words))
+            self._note(Note("the end of a pilot cannot be handled", detail=words))
             time.sleep(POLL_MS / 1000)
 
     def _reap(self, pid: int, watched: Watched) -> None:
@@ -269,7 +274,7 @@ class LocalSite(OpenSite):
         code = _exit_code(pid, watched.child)
         if code is not None:
             reason = f"exit status {code}" if code >= 0 else _signal_name(-code)
-            with self._lock:  # it cannot be asked twice
+            with self._lock:  # the exit status cannot be read twice
                 self._watched[pid] = watched._replace(reason=reason)
         left = _processes_of(self._folder / watched.job / START_FILE)
         if watched.fd >= 0:
@@ -279,7 +284,7 @@ class LocalSite(OpenSite):
         self._watch_rest(watched.job, reason, left)
 
     def _watch_rest(self, job: JobId, reason: str, left: list[int], first: bool = False) -> None:
-        """Watch the processes that are left of the job; without any, it has ended."""
+        """Watch the job's remaining processes. Without any, the job has ended."""
         if left:
             self._watch(left[0], job, "" if first else reason)
         else:
@@ -296,42 +301,42 @@ class LocalSite(OpenSite):
 
 
 def end_orphans(folder: Path, seconds: float) -> tuple[int, int]:
-    """End the pilots that a server of this directory has started and left behind, and remove what
-    they leave: how many there were, and how many are there yet. Call it while no server runs.
+    """End the pilots that a server of this directory has started and left behind, and remove their
+    folders. Returns how many there were, and how many still run. Call it while no server runs.
 
-    First they are asked, as by `terminate`; after `seconds` they are killed, and their own
-    processes (the guard, the keeper) end what is left of tasks."""
-    folders = sorted(folder.iterdir()) if folder.is_dir() else []
-    found = {one: _own_processes(one / START_FILE) for one in folders}
-    pilots = sum(1 for pids in found.values() if pids)
+    First they get signals, as in `terminate`; after `seconds` they are killed, and their helper
+    processes (guard, keeper) end the tasks."""
+    jobs = sorted(folder.iterdir()) if folder.is_dir() else []
+    processes = {job: _own_processes(job / START_FILE) for job in jobs}
+    pilots = sum(1 for pids in processes.values() if pids)
     for number in (signal.SIGTERM, signal.SIGINT):
-        for one, pids in found.items():
+        for job, pids in processes.items():
             if pids:
-                _signal_own(pids[0], number, one / START_FILE)
-    _wait_gone(folders, seconds)
-    for one in folders:
-        for pid in _own_processes(one / START_FILE)[:1]:
-            _signal_own(pid, signal.SIGKILL, one / START_FILE)
-    _wait_gone(folders, seconds)
+                _signal_own(pids[0], number, job / START_FILE)
+    _wait_gone(jobs, seconds)
+    for job in jobs:
+        for pid in _own_processes(job / START_FILE)[:1]:
+            _signal_own(pid, signal.SIGKILL, job / START_FILE)
+    _wait_gone(jobs, seconds)
     left = 0
-    for one in folders:
-        if _own_processes(one / START_FILE):
+    for job in jobs:
+        if _own_processes(job / START_FILE):
             left += 1
         else:
-            shutil.rmtree(one, ignore_errors=True)
+            shutil.rmtree(job, ignore_errors=True)
     return pilots, left
 
 
-def _wait_gone(folders: list[Path], seconds: float) -> None:
+def _wait_gone(jobs: list[Path], seconds: float) -> None:
     give_up = time.monotonic() + seconds
-    while any(_own_processes(one / START_FILE) for one in folders):
+    while any(_own_processes(job / START_FILE) for job in jobs):
         if time.monotonic() > give_up:
             return
         time.sleep(0.05)
 
 
 def _own_processes(start_file: Path) -> list[int]:
-    """Those of this user: another user's process may carry any command line."""
+    """The processes of this user: those of other users may have any command line."""
     found = []
     for pid in _processes_of(start_file):
         with contextlib.suppress(OSError):
@@ -341,8 +346,8 @@ def _own_processes(start_file: Path) -> list[int]:
 
 
 def _signal_own(pid: int, number: int, start_file: Path) -> None:
-    """Signal a pilot's process, and no other that has got its number meanwhile: the descriptor
-    stands for one process, which is looked at once more."""
+    """Signal a pilot's process. Another process may have its id by now; so the process is checked
+    again once a descriptor holds it."""
     try:
         fd = os.pidfd_open(pid)
     except OSError:
@@ -357,7 +362,7 @@ def _signal_own(pid: int, number: int, start_file: Path) -> None:
 
 
 def _exit_code(pid: int, child: "subprocess.Popen[bytes] | None") -> int | None:
-    """Of a process that has ended (negative: the signal); None if it was not ours to ask."""
+    """Of an ended process (negative: a signal); None if the process was not a child of this one."""
     if child is not None:
         return child.wait()
     try:
@@ -369,7 +374,7 @@ def _exit_code(pid: int, child: "subprocess.Popen[bytes] | None") -> int | None:
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
-    except ValueError:  # real-time signals have none
+    except ValueError:  # a real-time signal has no name
         return f"signal {number}"
 
 
@@ -387,8 +392,8 @@ def _over(pid: int, fd: int) -> bool:
 
 
 def _processes_of(start_file: Path) -> list[int]:
-    """The living processes of the pilot that was given this file, the oldest first: its own,
-    and those it forked, which share its command line."""
+    """The living processes of the pilot with this start file, the oldest first: the pilot, and
+    processes that it forked, which have its command line."""
     argument = b"\0" + os.fsencode(start_file) + b"\0"
     found = []
     for name in os.listdir("/proc"):
@@ -401,7 +406,7 @@ def _processes_of(start_file: Path) -> list[int]:
 
 
 def _started(pid: int) -> str:
-    """When a living process began, in the kernel's own ticks; nothing if there is none."""
+    """The time when a living process began, in the kernel's ticks; empty if there is none."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

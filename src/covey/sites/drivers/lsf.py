@@ -1,12 +1,12 @@
-"""LSF: bsub, bjobs, bkill, as of 10.1 (Fix Pack 2, for `bjobs -json`). Not run for real: made after
-IBM's manual, and tried with text that others recorded, or in the form that is published.
+"""LSF: bsub, bjobs, bkill, from 10.1 on (Fix Pack 2, for `bjobs -json`). Never run with a real LSF:
+written from IBM's manual, and tested with published or recorded output.
 
-Every batch is an array, also one of one job, whose index would be 0 otherwise. `bjobs -a` also
-tells of jobs that ended in the last hour (CLEAN_PERIOD), so there is no need of accounts. Where no
-job is found bjobs says so on the wrong channel, or not at all.
+Every batch is an array, even of one job: otherwise its index would be 0. `bjobs -a` also lists jobs
+that ended in the last hour (CLEAN_PERIOD), so no accounting is needed. If there are no jobs, bjobs
+prints that on standard error, or prints nothing.
 
-What bsub reads is the job's command, and bjobs shows it to everybody. The script holds secrets, so
-it is put into a private file, and the command is its path.
+bsub reads the job's command from its input, and bjobs shows it to everybody. The script holds
+secrets, so it is put into a private file, and the command is its path.
 """
 
 import json
@@ -24,7 +24,7 @@ from covey.sites.drivers import common
 from covey.sites.errors import Away, Refused, Unclear
 from covey.sites.options import Extra, argument_options
 
-# UNKWN and ZOMBI: LSF lost sight of the host, so the job may run or not.
+# UNKWN and ZOMBI: LSF does not reach the host, so the job may run or not.
 STATES = {
     **dict.fromkeys(("PEND", "PSUSP", "WAIT", "FWD_PEND"), Stand.WAITING),
     **dict.fromkeys(("RUN", "USUSP", "SSUSP", "PROV"), Stand.RUNNING),
@@ -32,10 +32,10 @@ STATES = {
 }
 SUSPENDED = ("USUSP", "SSUSP")
 
-# The master may have heard us, though we did not hear it.
+# The answer was lost; the master may have got the request.
 UNCERTAIN = re.compile(r"still trying|timed? ?out|communication|lost connection", re.IGNORECASE)
 AWAY = re.compile(r"is down|not responding|non-LSF host", re.IGNORECASE)
-NOBODY = re.compile(r"\bno (unfinished |matching )?job\w* found|is not found", re.IGNORECASE)
+NO_JOBS = re.compile(r"\bno (unfinished |matching )?job\w* found|is not found", re.IGNORECASE)
 
 SUBMITTED = re.compile(r"^Job <([0-9]{1,18})> is submitted", re.MULTILINE)
 JOB = re.compile(r"(?P<job>[0-9]{1,18})(\[(?P<index>[0-9]{1,9})\])?")
@@ -93,7 +93,7 @@ class Lsf(CommandDriver):
     def listed(self, spec: SiteSpec, prefix: str, output: Output) -> list[Seen]:
         start = output.stdout.find("{")  # "Please wait ..." may come before
         if start < 0:
-            if NOBODY.search(output.stderr) or NOBODY.search(output.stdout):
+            if NO_JOBS.search(output.stderr) or NO_JOBS.search(output.stdout):
                 return []
             common.no_list(output)
         try:
@@ -104,12 +104,12 @@ class Lsf(CommandDriver):
         return [seen for seen in found if seen.name.startswith(prefix)]
 
     def cancel(self, spec: SiteSpec, handles: Sequence[str]) -> Command:
-        alone, together = common.arrays(handles, HANDLE)
+        single, arrays = common.arrays(handles, HANDLE)
         words = [
             f"{job}[{common.written(common.ranges(indices))}]"
-            for (job, _), indices in together.items()
+            for (job, _), indices in arrays.items()
         ]
-        return Command(("bkill", *alone, *words))
+        return Command(("bkill", *single, *words))
 
     def accounting(self, spec: SiteSpec, handles: Sequence[str]) -> Command | None:
         return None
@@ -119,7 +119,7 @@ class Lsf(CommandDriver):
 
 
 def _refused(output: Output) -> NoReturn:
-    """With status 255, which a lost SSH connection has, too: so the words decide."""
+    """A refusal has status 255, like a lost SSH connection; so the words decide."""
     if "Job not submitted" in output.stderr + output.stdout:
         raise Away(output.words) if AWAY.search(output.words) else Refused(output.words)
     common.not_submitted(output, UNCERTAIN)
@@ -141,8 +141,8 @@ def _resources(options: LsfOptions, batch: Batch) -> list[str]:
 
 
 def _seen(record: Mapping[str, str]) -> Seen:
-    """The index of an element stands in its job's number, in its name or by itself, as LSF likes.
-    What is about one job that is not to be had (`ERROR`) makes the list none."""
+    """The index of an element is in the job's id, in its name or in a field of its own. If a field
+    of one job is missing (`ERROR`), the whole list is rejected."""
     job = JOB.fullmatch(str(record["JOBID"]).strip())
     title = TITLE.fullmatch(str(record["JOB_NAME"]))
     if job is None or title is None:

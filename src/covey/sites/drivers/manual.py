@@ -1,7 +1,6 @@
-"""A site where people start the pilots: with a line that covey gives them, on machines that covey
-does not reach. Nothing can be submitted there, so a trial is refused with what to do instead; the
-list of its jobs is empty. The site is there for its name, its setup and check, and its owners'
-preference.
+"""A site whose pilots people start, with a command that covey prints, on machines that covey cannot
+reach. Nothing can be submitted there: a trial is refused with a hint, the list of jobs is empty.
+Such a site gives its pilots a name, a setup and check, and its owners' preference.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ from covey.sites.queue_site import QueueSite
 
 
 class ManualOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """None."""
+    """It has no options."""
 
 
 class Manual:

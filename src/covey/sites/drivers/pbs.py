@@ -1,13 +1,13 @@
-"""PBS: qsub, qstat, qdel, of OpenPBS and PBS Professional; with `dialect = "torque"` those of
-Torque. Run by hand with OpenPBS 23.06.06, and tested with what that said; of Torque, with what
-others recorded.
+"""PBS: qsub, qstat, qdel of OpenPBS and PBS Professional; with `dialect = "torque"` those of
+Torque. Run by hand with OpenPBS 23.06.06, and tested with its recorded output; for Torque, tested
+with output that others recorded.
 
-The list is `qstat -f -t`, whose layout all of them share: plain `qstat` cuts names, and the JSON of
-old versions is spoilt by what is in an environment. So is this: a line of another user's
-environment may look like a job of ours. qstat cannot choose by user and show full names at once, so
-qselect chooses; on Torque, where that was never seen, everybody's jobs are listed. The entry of an
-array as a whole (`12[].server`) stands for no job. Torque adds its number to an element's name, and
-counts starts by another name.
+The list is `qstat -f -t`, which looks the same in all of them. Plain `qstat` cuts names, and in old
+versions the JSON is broken by some environments. An environment may also contain a line that looks
+like one of covey's jobs, so only this user's jobs are listed. qstat cannot select by user and show
+full names at once, so qselect selects; Torque lists everybody's jobs, because qselect was not
+tested there. The entry of a whole array (`12[].server`) is not a job. Torque adds the index to the
+name of an element, and has another name for the count of starts.
 
 Old versions allow 15 characters in a name (Torque, PBS Pro before 13) and cut or refuse more: give
 the queue a short id there.
@@ -28,7 +28,7 @@ from covey.sites.drivers import common
 from covey.sites.errors import Unclear
 from covey.sites.options import Extra, argument_options
 
-# One letter each. A job that went to another server (M) is told of there, so it is not known.
+# By letter. M, a job that moved to another server, counts as unknown: that server lists it.
 STATES = {
     **dict.fromkeys(("Q", "T", "W", "H"), Stand.WAITING),
     **dict.fromkeys(("R", "E", "S", "U"), Stand.RUNNING),
@@ -37,7 +37,7 @@ STATES = {
 SUSPENDED = ("S", "U")
 HOPELESS = re.compile(r"too many failed attempts|can never run", re.IGNORECASE)
 
-# The server may have heard us, though we did not hear it.
+# The answer was lost; the server may have got the request.
 UNCERTAIN = re.compile(
     r"timed? ?out|premature end of message|end of file|broken pipe|"
     r"connection (closed|reset)|communication failure|protocol",
@@ -50,8 +50,8 @@ HEAD = re.compile(r"^Job Id: (?P<id>[0-9]{1,18}(\[[0-9]{0,9}\])?(\.\S+)?)[ \t]*$
 FACT = re.compile(r"^ {4}([A-Za-z_]+(?:\.[\w.]+)?) = (.*)$", re.MULTILINE)
 USAGE = "usage: "
 HOW = re.compile(r" and ([a-z].*)")
-FORGOTTEN = "Subjob finished"  # without a history: the exit status is the whole array's
-SAID = {"finished", "failed"}  # what the exit status says, too
+FORGOTTEN = "Subjob finished"  # there is no history: the exit status is that of the whole array
+USUAL = {"finished", "failed"}  # words that add nothing to the exit status
 OURS = 'set -f; ids=$(qselect -u "$(id -un)") || exit; test -z "$ids" || exec qstat -f -t $ids'
 UNKNOWN_JOBS = re.compile(r"unknown job|has finished|not configured to maintain", re.IGNORECASE)
 
@@ -91,12 +91,12 @@ class Pbs(CommandDriver):
             raise BadConfig(f"site {spec.name}: Torque has no projects; did you mean 'account'?")
         argv = ["qsub", "-N", batch.title, "-S", "/bin/sh", "-j", "oe"]
         argv += ["-o", f"{batch.directory}/"]
-        argv += ["-C", ""]  # no line of the script is an option
+        argv += ["-C", ""]  # qsub must not take options from lines of the script
         if len(batch.names) > 1:
             flag = "-t" if options.dialect == "torque" else "-J"
             argv += [flag, f"0-{len(batch.names) - 1}"]
         else:
-            argv += ["-r", "y" if options.requeue else "n"]  # arrays must be
+            argv += ["-r", "y" if options.requeue else "n"]  # arrays are always rerunnable
         for flag, value in (
             ("-q", options.queue),
             ("-A", options.account),
@@ -107,7 +107,7 @@ class Pbs(CommandDriver):
         return Command((*argv, *options.extra), batch.script.encode())
 
     def log(self, spec: SiteSpec) -> str:
-        """PBS Professional and OpenPBS choose the name."""
+        """PBS Professional and OpenPBS choose the file's name."""
         torque = argument_options(spec, PbsOptions).dialect == "torque"
         return super().log(spec) if torque else "log/{handle}.OU"
 
@@ -128,7 +128,7 @@ class Pbs(CommandDriver):
         return Command(argv, b"", 120.0)
 
     def listed(self, spec: SiteSpec, prefix: str, output: Output) -> list[Seen]:
-        """A job may have ended since it was chosen."""
+        """A job may have ended between qselect and qstat."""
         if output.status != 0 and not _all_unknown(output.stderr):
             common.no_list(output)
         found = _jobs(output.stdout, argument_options(spec, PbsOptions).dialect)
@@ -138,22 +138,22 @@ class Pbs(CommandDriver):
         options = argument_options(spec, PbsOptions)
         if options.dialect == "torque":
             return Command(("qdel", *dict.fromkeys(handles)))
-        alone, together = common.arrays(handles, ELEMENT)
+        single, arrays = common.arrays(handles, ELEMENT)
         words = [
             f"{job}[{common.written([pair])}]{rest}"
-            for (job, rest), indices in together.items()
+            for (job, rest), indices in arrays.items()
             for pair in common.ranges(indices)
         ]
-        return Command(("qdel", *alone, *words))
+        return Command(("qdel", *single, *words))
 
     def accounting(self, spec: SiteSpec, handles: Sequence[str]) -> Command | None:
-        """The server's own history, where it keeps one. Torque shows ended jobs in its list."""
+        """The server's history, if it keeps one. Torque shows ended jobs in its list."""
         if argument_options(spec, PbsOptions).dialect == "torque":
             return None
         return Command(("qstat", "-x", "-f", *dict.fromkeys(handles)))
 
     def accounted(self, spec: SiteSpec, output: Output) -> list[Seen]:
-        """Jobs that it does not know make it fail, but it tells of the others."""
+        """With unknown jobs qstat fails, but still prints the others."""
         if output.status != 0 and not _all_unknown(output.stderr):
             common.no_list(output)
         return list(_jobs(output.stdout, argument_options(spec, PbsOptions).dialect))
@@ -181,14 +181,14 @@ def _resources(options: PbsOptions, batch: Batch) -> list[str]:
 
 
 def _all_unknown(errors: str) -> bool:
-    """Nothing went wrong, but that some of the jobs are no longer there."""
+    """Whether all errors mean that a job is not there any more."""
     lines = [line for line in errors.splitlines() if line.strip()]
     return bool(lines) and all(UNKNOWN_JOBS.search(line) for line in lines)
 
 
 def _jobs(text: str, dialect: str) -> Iterator[Seen]:
-    """Long lines go on after a line break and a tab. Of a fact that is told twice the first counts:
-    names and states come before what users may have put into their environments."""
+    """Long lines continue after a line break and a tab. If a key comes twice, the first one counts:
+    names and states come before the environment, which users can fill with anything."""
     text = text.replace("\n\t", "")
     heads = list(HEAD.finditer(text))
     before = text[: heads[0].start()] if heads else text
@@ -225,17 +225,17 @@ def _seen(handle: str, facts: Mapping[str, str], dialect: str) -> Seen:
 
 
 def _comment(text: str) -> str:
-    """What it adds to what is known anyway."""
+    """The part of a comment that says more than the state and the exit status."""
     if text.startswith(("Job Array Began ", "Job started on ")):
         return ""
     if not text.startswith("Job run at "):
         return text
     how = HOW.search(text)
-    return "" if how is None or how[1] in SAID else how[1]
+    return "" if how is None or how[1] in USUAL else how[1]
 
 
 def _before_usage(text: str) -> str:
-    """What a command said before it listed its options."""
+    """A command's errors without the list of its options."""
     lines = text.split("\n")
     for number, line in enumerate(lines):
         if number and line.lstrip().lower().startswith(USAGE):
@@ -244,8 +244,8 @@ def _before_usage(text: str) -> str:
 
 
 def _ended(status: str, comment: str) -> str:
-    """Above 255 it is 256 and a signal; below 0, PBS could not run it, or ended it. Who was deleted
-    before has none."""
+    """A status above 256 is 256 and a signal; below 0, PBS could not run the job, or ended it. A
+    job that was deleted before it ran has no status."""
     words = f" ({comment})" if comment else ""
     if not re.fullmatch(r"-?[0-9]{1,9}", status):
         return comment or "it ended before it started"

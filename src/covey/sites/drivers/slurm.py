@@ -1,15 +1,13 @@
-"""Slurm: sbatch, squeue, scancel, sacct. Run for real with 22.05; the options used are those of
-20.11 and later.
+"""Slurm: sbatch, squeue, scancel, sacct. Tested with Slurm 22.05; the options need 20.11 or later.
 
-`squeue --states=all` also tells of jobs that ended in the last minutes (MinJobAge, 300 s unless the
-site says otherwise), as `scontrol show job` does, so an end is known at once; later there is sacct,
-at sites that keep accounts. Elements of an array that were cancelled before they started are in no
-list, though, and rarely in an account. A requeued job keeps its number, and squeue counts its
-restarts.
+`squeue --states=all` also lists jobs that ended in the last minutes (MinJobAge, by default 300 s),
+like `scontrol show job`, so an end is seen at once. Later sacct reports it, at sites that keep
+accounts. Elements of an array that were cancelled before they started are in no list, and rarely in
+the accounts. A requeued job keeps its number, and squeue counts its restarts.
 
-A pilot goes home on SIGTERM, which Slurm sends it when its time is over or it is cancelled, and
-KillWait (30 s) later SIGKILL: long enough for the 20 s that a pilot takes. So it is not warned
-earlier, unless the site says `warn_seconds`: warnings may come up to a minute too early.
+A pilot ends on SIGTERM. Slurm sends that when the job's time is over or the job is cancelled, and
+SIGKILL after KillWait (30 s), which is enough: a pilot takes up to 20 s. With `warn_seconds` the
+SIGTERM comes before the end of the time, but then it may come up to a minute too early.
 """
 
 import re
@@ -26,8 +24,7 @@ from covey.sites.drivers import common
 from covey.sites.errors import Unclear
 from covey.sites.options import Extra, argument_options
 
-# Every state of Slurm 24.05. Those that end are told with their reason; a job that completes is
-# still there: its processes may be.
+# Every state of Slurm 24.05. A job that is COMPLETING counts as running: its processes may live.
 STATES = {
     **dict.fromkeys(("PENDING", "REQUEUED", "REQUEUE_FED"), Stand.WAITING),
     **dict.fromkeys(
@@ -65,7 +62,7 @@ STATES = {
 
 SUSPENDED = ("STOPPED", "SUSPENDED")
 
-# Why a job waits that never will run: it asks for what there is not, or may not be had.
+# Reasons of waiting jobs that will never run: their request cannot be met, or is not allowed.
 HOPELESS = frozenset(
     {
         "AssocMaxWallDurationPerJobLimit",
@@ -80,14 +77,14 @@ HOPELESS = frozenset(
     }
 )
 
-# The controller may have heard us, though we did not hear it.
+# The answer was lost; the controller may have got the request.
 UNCERTAIN = re.compile(
     r"timed out|zero bytes|unexpected message|communication|connection (closed|reset)|"
     r"unable to contact slurm controller \((?!connect failure)|protocol|broken pipe",
     re.IGNORECASE,
 )
 
-# Where this was said the rest may be missing, though the status is 0; other errors are of plugins.
+# After these errors the list may be incomplete, though the status is 0. Others come from plugins.
 LOST = re.compile(
     r"^(?=.*error:).*(slurm_load|contact|timed out|connection|persist)",
     re.IGNORECASE | re.MULTILINE,
@@ -101,7 +98,7 @@ ELEMENTS = re.compile(
 MOST_ELEMENTS = 1000  # MaxArraySize is 1001 unless a site says otherwise
 SUBMITTED = re.compile(r"^([0-9]{1,18})(;\S+)?$", re.MULTILINE)
 
-# Columns of a fixed width: what `-o` can separate by a character of ours has no count of restarts.
+# Columns have a fixed width: the formats of `-o`, with separators, have no count of restarts.
 COLUMNS = (("JobArrayID", 32), ("State", 32), ("RestartCnt", 12), ("Name", 160), ("Reason", 120))
 
 
@@ -185,7 +182,7 @@ class Slurm(CommandDriver):
                 continue
             handle, state, restarts, title, reason = _columns(line)
             if not HANDLE.fullmatch(handle) or not state:
-                if good:  # names of other jobs may have line breaks
+                if good:  # the rest of another job's name, with a line break in it
                     continue
                 raise Unclear(f"squeue printed an unexpected line: {line.strip()[:100]!r}")
             good = True
@@ -196,14 +193,14 @@ class Slurm(CommandDriver):
         return found
 
     def cancel(self, spec: SiteSpec, handles: Sequence[str]) -> Command:
-        """Elements of one array in one word: one call to the controller, not one for each."""
+        """Elements of an array make one argument: then Slurm asks its controller once for all."""
         options = argument_options(spec, SlurmOptions)
-        alone, together = common.arrays(handles, ELEMENT)
+        single, arrays = common.arrays(handles, ELEMENT)
         words = [
             f"{job}_[{common.written(common.ranges(indices))}]"
-            for (job, _), indices in together.items()
+            for (job, _), indices in arrays.items()
         ]
-        return Command(("scancel", "--quiet", *_cluster(options), *alone, *words))
+        return Command(("scancel", "--quiet", *_cluster(options), *single, *words))
 
     def accounting(self, spec: SiteSpec, handles: Sequence[str]) -> Command | None:
         options = argument_options(spec, SlurmOptions)
@@ -224,7 +221,8 @@ class Slurm(CommandDriver):
                 state, code, title = rest
                 stand = STATES.get((state.split() or [""])[0], Stand.UNKNOWN)
                 why = _ended(state, code)
-                found += [Seen(_name(title, one), one, stand, why) for one in _handles(jobs)]
+                for handle in _handles(jobs):
+                    found.append(Seen(_name(title, handle), handle, stand, why))
         return found
 
 
@@ -262,7 +260,7 @@ def _resources(options: SlurmOptions, batch: Batch) -> list[str]:
 
 
 def _columns(line: str) -> list[str]:
-    """A word that fills its column is followed by the next without a blank."""
+    """By width: if a word fills its column, no blank follows it."""
     found = []
     for _, width in COLUMNS:
         found.append(line[:width].strip())
@@ -276,18 +274,18 @@ def _name(title: str, handle: str) -> str:
 
 
 def _stand(state: str, reason: str) -> tuple[Stand, str]:
-    """Of a job that has ended its state says why, and the reason rarely anything."""
+    """With the reason. For an ended job the state is the reason; Slurm's own reason says little."""
     stand = STATES.get(state, Stand.UNKNOWN)
-    told = "" if reason in ("None", "(null)") else reason
+    reason = "" if reason in ("None", "(null)") else reason
     if stand is Stand.WAITING:
-        return (Stand.STUCK if told.replace(" ", "_") in HOPELESS else stand), told
+        return (Stand.STUCK if reason.replace(" ", "_") in HOPELESS else stand), reason
     if stand is Stand.RUNNING:
         return stand, "" if state == "RUNNING" else state
-    return stand, state if told in ("", state) else f"{state} ({told})"
+    return stand, state if reason in ("", state) else f"{state} ({reason})"
 
 
 def _handles(jobs: str) -> list[str]:
-    """Elements that ended before they were started are accounted for together: 14_[4-5,7]."""
+    """In accounts, elements that ended before they started share a line: 14_[4-5,7]."""
     several = ELEMENTS.fullmatch(jobs)
     if several is None:
         return [jobs] if HANDLE.fullmatch(jobs) else []

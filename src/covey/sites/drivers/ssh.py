@@ -1,17 +1,17 @@
 """Hosts without a batch system, reached by SSH: a job is a detached process on one of them.
 
-Each host is a `QueueSite` of its own, with one connection and one list for each interval, so that a
-host that is down slows no other. Its driver, `Processes`, speaks `sh` and `/proc`. A job has a
-folder with its name, which is made once: so it cannot be started twice. The folder tells which
-process it is, and the command line of the process names a file in the folder. So a new server finds
-it, whoever started it and whenever; and a pilot that was killed has ended when the processes that
-it forked have. A host is one machine, not a name for several.
+Each host is a `QueueSite` of its own, with one connection and one list in each interval, so that a
+host that is down slows down no other. Its driver, `Processes`, uses `sh` and `/proc`. Each job has
+a folder with its name. The folder can be made only once, so the job cannot be started twice. A file
+in it has the id of the process, and the command line of the process names a file in the folder. So
+every later server finds the process. A killed pilot has ended when the processes that it forked
+have ended, too. A host must be one machine, not a name for several.
 
-Jobs wait here until a host has room: nobody else keeps a queue for these hosts. The site answers
-while one of its hosts does. A job of which only its name is known is asked for everywhere. It is
-gone when no host has it but those that have failed for long: else one dead host would keep all jobs
-on record that it never had. If it does have one, that job is not on record when the host answers
-again, and is cancelled.
+Jobs wait here until a host has room: these hosts have no other queue. The site answers while one of
+its hosts does. If the host of a job is not known, all hosts are asked. The job is gone when every
+host has said that it does not have it, or has failed for long: else one dead host would keep all
+these jobs on record. If the dead host has the job after all, the job is not on record when the host
+answers again, and is cancelled.
 """
 
 import math
@@ -46,8 +46,9 @@ from covey.sites.queue_site import QueueSite
 from covey.sites.script import FOLDER
 from covey.sites.shell import PLACE
 
-# The process of a job, told from others that may get its number later by when it began, in the
-# kernel's ticks. While a process becomes another program its command line is empty for a moment.
+# Whether the process of a job lives. Another process may get its id later, so the time of its start
+# is compared, too (in the kernel's ticks). The command line does not help: it is empty for a moment
+# while a process becomes another program.
 LIVES = """
 lives() {
   read -r pid began 2>/dev/null <"$1/process" || return 1
@@ -77,8 +78,8 @@ umask "$before"
 echo "started $2"
 """
 )
-# $1 the host's folder, $2 how the names begin. What a pilot has forked shares its command line; it
-# is looked for when the pilot is known to be gone. Of a job that is over no secret is left.
+# $1 the host's folder, $2 the prefix of the names. Processes that a pilot has forked have its
+# command line, so they are found even when the pilot has ended. Secrets of ended jobs are removed.
 LIST = (
     PLACE
     + LIVES
@@ -109,8 +110,8 @@ done
 echo end
 """
 )
-# $1 the host's folder, then names. What a pilot has forked ends with it. A script waits for what it
-# runs before it ends, so all of its session's first group is told.
+# $1 the host's folder, then names. Processes that a pilot has forked end with it. A script that has
+# not become a pilot yet waits for its commands, so its whole process group gets the signal.
 CANCEL = (
     PLACE
     + LIVES
@@ -150,7 +151,8 @@ class Ssh:
 
 
 class Processes(CommandDriver):
-    """The processes of one host. Hosts may share a home: each has a folder of its own there."""
+    """The processes of one host. Hosts may share a home directory: each has its own folder in
+    it."""
 
     def __init__(self, host: str) -> None:
         self._folder = "hosts/" + re.sub(r"[^\w.@-]", "_", host)
@@ -216,7 +218,7 @@ def hosts_of(spec: SiteSpec) -> dict[str, int]:
 
 
 class SshSite(OpenSite):
-    """All hosts of a site, as one. Orders come from the engine's thread, events from the hosts'."""
+    """All hosts of a site. Orders come from the engine's thread, events from the hosts' threads."""
 
     def __init__(self, spec: SiteSpec, context: SiteContext) -> None:
         self.spec = spec
@@ -228,8 +230,8 @@ class SshSite(OpenSite):
         self._failed_at: dict[str, float] = {}
         self._heard = False
         self._waiting: deque[JobRecord] = deque()
-        self._jobs: dict[JobId, JobRecord] = {}  # at a host, or perhaps at one
-        self._at: dict[JobId, str] = {}
+        self._jobs: dict[JobId, JobRecord] = {}  # started, or perhaps started
+        self._at: dict[JobId, str] = {}  # their hosts
         self._used: Counter[str] = Counter()  # slots, by host
         self._asked: dict[JobId, set[str]] = {}  # hosts that may have it
         with self._lock:
@@ -317,7 +319,7 @@ class SshSite(OpenSite):
     # -- which host ------------------------------------------------------------------------
 
     def _jobs_of(self, host: str) -> list[JobRecord]:
-        """There, or perhaps there. A host's own site knows its jobs by their names there."""
+        """Jobs that are on the host, or may be, with the handles that the host's own site uses."""
         found = []
         for id_, job in self._jobs.items():
             if self._at.get(id_) == host or host in self._asked.get(id_, ()):
@@ -329,7 +331,7 @@ class SshSite(OpenSite):
         return self._slots[host] - self._used[host]
 
     def _fill(self) -> None:
-        """Start jobs that wait, each on the host that has most free slots."""
+        """Start waiting jobs, each on the host with the most free slots."""
         able = [name for name in self._hosts if name not in self._failed]
         while self._waiting and able:
             job = self._waiting[0]
@@ -356,7 +358,7 @@ class SshSite(OpenSite):
             self._used[host] -= record.slots
         return record
 
-    # -- what hosts tell -------------------------------------------------------------------
+    # -- events of the hosts ---------------------------------------------------------------
 
     def _hear(self, host: str, event: EngineEvent) -> None:
         with self._lock:
@@ -413,7 +415,7 @@ class SshSite(OpenSite):
             self._put(self._jobs[job], host)
 
     def _lost_sight(self, host: str, job: JobId, reason: str) -> None:
-        """This host does not have the job. It is gone when no other host may have it."""
+        """This host does not have the job. The job is gone if no other host may have it."""
         asked = self._asked.get(job, set())
         asked.discard(host)
         if not asked:
@@ -422,7 +424,7 @@ class SshSite(OpenSite):
             self._give_up_on(job, reason)
 
     def _give_up_on(self, job: JobId, reason: str) -> None:
-        """The job is gone if only hosts that have failed for long may have it."""
+        """The job is gone if only hosts that failed long ago may have it."""
         asked, long_ago = self._asked[job], self._context.now() - self._context.grace_seconds
         if len(asked) < len(self._hosts) and all(
             self._failed_at.get(host, math.inf) <= long_ago for host in asked

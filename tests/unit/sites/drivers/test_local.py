@@ -120,7 +120,7 @@ def test_an_end_that_cannot_be_looked_at_is_looked_at_again(
     monkeypatch.setattr(local, "_processes_of", seldom)
     ends = Ends(tmp_path, f"import os; os._exit({os.EX_CONFIG})")
     assert ends.of(1) == f"exit status {os.EX_CONFIG}"
-    assert [note.what for note in ends.notes] == ["the end of a pilot cannot be looked at"]
+    assert [note.what for note in ends.notes] == ["the end of a pilot cannot be handled"]
     ends.site.close()
 
 
