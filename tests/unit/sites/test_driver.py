@@ -217,7 +217,7 @@ def test_the_shell_finds_its_index(
 @each_batch_system
 def test_names_that_a_list_could_not_tell_are_our_mistake(driver: CommandDriver) -> None:
     strangers = Batch("covey-q7-1-4", ("covey-q7-1-4", "covey-q7-1-6"), Shape(1), SCRIPT, "/d")
-    with pytest.raises(ValueError, match="not numbered"):
+    with pytest.raises(ValueError, match="do not follow"):
         driver.submit(SiteSpec(name="there", driver=driver.name), strangers)
 
 
