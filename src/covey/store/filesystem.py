@@ -1,8 +1,8 @@
 """Which file system a path lies on, and whether write-ahead logging is safe there.
 
-SQLite's WAL needs memory shared between all processes that use the file. Machines that mount a
-network file system share none, so there the record keeps a rollback journal instead: slower, but
-it never lies about what is durable.
+SQLite's WAL needs memory that all processes share which use the file. Machines that mount a network
+file system have no shared memory. So there the record uses a rollback journal instead: it is
+slower, but what it says is durable is durable.
 """
 
 import os
@@ -46,35 +46,35 @@ _LOCAL_FUSE = frozenset({"fuse.fuse-overlayfs", "fuse.mergerfs"})
 
 
 def kind(path: Path, mounts: str | None = None) -> str:
-    """The type of file system that `path` (which need not exist yet) lies on; "" if unknown."""
+    """The type of the file system of `path` (which need not exist yet); "" if unknown."""
     if mounts is None:
         try:
             mounts = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
         except OSError:
             return ""
     target = os.path.realpath(path)
-    best, found = -1, ""
+    longest, found = -1, ""
     for line in mounts.splitlines():
         fields = line.split(" ")
         if len(fields) < 3:
             continue
         point = _unescape(fields[1])
         inside = target == point or target.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= best:  # of equal ones the last was mounted on top
-            best, found = len(point), fields[2]
+        if inside and len(point) >= longest:  # the last of equal mounts is on top
+            longest, found = len(point), fields[2]
     return found
 
 
 def is_network(kind: str) -> bool:
-    """Whether other machines may have this file system too. Unknown FUSE types are taken to be
-    remote (sshfs, s3fs, rclone, …): being wrong costs speed only."""
+    """Whether other machines may use this file system too. Unknown FUSE types count as remote
+    (sshfs, s3fs, rclone, …): a mistake only costs speed."""
     if kind.startswith("fuse."):
         return kind not in _LOCAL_FUSE
     return kind in _NETWORK
 
 
 def warning(path: Path, kind: str) -> str:
-    """What to tell a person who keeps the record at `path`; "" if there is nothing to say."""
+    """A warning for people if the record at `path` is on a network file system, else ""."""
     if not is_network(kind):
         return ""
     return (

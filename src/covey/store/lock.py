@@ -1,6 +1,6 @@
-"""One server at a time. An exclusive `flock` on the file `lock` beside the record decides; the
-kernel drops it when its holder dies, however it dies. What the file says about the holder is for
-people and clients, and means nothing unless the lock is held.
+"""The lock that lets one server at a time use a record: an exclusive `flock` on the file `lock`
+beside the record. The kernel releases it when its holder dies. The file describes the holder for
+people and clients; the description is valid only while the lock is held.
 """
 
 import errno
@@ -19,7 +19,7 @@ from msgspec import Struct
 from covey.core.errors import StoreFailed, StoreGone, StoreHeld
 
 NAME = "lock"
-_TRIES = 10  # a client that asks who holds the lock has it itself for an instant
+_TRIES = 10  # a client that looks at the lock holds it for an instant
 _PAUSE_SECONDS = 0.02
 
 
@@ -28,7 +28,7 @@ class Holder(Struct, frozen=True, kw_only=True):
     host: str
     since: float
     command: str = ""
-    address: str = ""  # where it listens, once it does
+    address: str = ""  # empty until it listens
 
     def __str__(self) -> str:
         if not self.pid:
@@ -40,7 +40,7 @@ class Holder(Struct, frozen=True, kw_only=True):
 
 
 class Lock:
-    """Held from construction to `release`, or to the end of the process. Raises StoreHeld."""
+    """Held from its creation to `release`, or to the end of the process. Raises StoreHeld."""
 
     def __init__(self, directory: Path, command: str = "") -> None:
         self.path = directory / NAME
@@ -73,7 +73,7 @@ class Lock:
         try:
             os.pwrite(self._file, text, 0)
             os.ftruncate(self._file, len(text))
-        except OSError as error:  # a full disk must not stop a server that only wants to read
+        except OSError as error:  # with a full disk, a server must still be able to read
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise StoreFailed(f"{self.path} cannot be written: {error}") from error
 
@@ -90,8 +90,8 @@ class Lock:
 
 
 def holder(directory: Path) -> Holder | None:
-    """Who holds the record in `directory` now; None if nobody does. A holder that has not yet
-    written about itself is described as process 0."""
+    """The process that holds the record in `directory`, or None. A holder that has not described
+    itself yet is process 0."""
     path = directory / NAME
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -103,9 +103,9 @@ def holder(directory: Path) -> Holder | None:
         for _ in range(_TRIES):
             if _try(file, fcntl.LOCK_SH):
                 return None
-            told = _read(file)
-            if told is not None:
-                return told
+            described = _read(file)
+            if described is not None:
+                return described
             time.sleep(_PAUSE_SECONDS)
     finally:
         os.close(file)
@@ -113,20 +113,20 @@ def holder(directory: Path) -> Holder | None:
 
 
 def _take(path: Path) -> int:
-    told: Holder | None = None
+    described: Holder | None = None
     for _ in range(_TRIES):
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        mine = False
+        locked = False
         try:
-            mine = _try(file, fcntl.LOCK_EX) and _is_at(file, path)
-            told = _read(file)
+            locked = _try(file, fcntl.LOCK_EX) and _is_at(file, path)
+            described = _read(file)
         finally:
-            if not mine:
+            if not locked:
                 os.close(file)
-        if mine:
+        if locked:
             return file
         time.sleep(_PAUSE_SECONDS)
-    raise StoreHeld(str(path.parent), str(told or "another process"))
+    raise StoreHeld(str(path.parent), str(described or "another process"))
 
 
 def _try(file: int, how: int) -> bool:
@@ -138,7 +138,8 @@ def _try(file: int, how: int) -> bool:
 
 
 def _is_at(file: int, path: Path) -> bool:
-    """Not so if somebody removed the file between our opening and locking it."""
+    """Whether the open file is the one at the path. It may have been removed before it was
+    locked."""
     try:
         return os.path.samestat(os.fstat(file), path.stat())
     except (FileNotFoundError, NotADirectoryError):

@@ -1,14 +1,14 @@
 """The Store port: one thread around any Record.
 
-The thread commits all that is queued as soon as it is idle, so a lone write waits for nobody and
-a flood of them shares its commits. In a flood it waits a moment first, about as long as it takes
-for as many writes again to come: a commit costs much more than the writes in it. Writes are
-durable in the order in which they came. After a failed commit it says so once, and drops
-everything until the store is opened again: the engine has dropped it too. A change that cannot be
-written as it is (a number too large for SQLite) is treated in the same way. Whatever else goes
-wrong in here is our bug: `crashed` is told, and the thread ends.
+When the thread is idle, it commits everything in its queue at once: a single write does not wait,
+and many writes share a commit. With many writes it first waits a moment, about as long as the same
+number of writes takes to arrive, because a commit costs much more than the writes in it. Writes
+become durable in the order in which they came. After a failed commit the thread reports that once,
+and drops everything until the store is opened again; the engine drops it too. A change that cannot
+be written (a number too large for SQLite) has the same effect. Any other error is a bug in covey:
+it is passed to `crashed`, and the thread ends.
 
-What purges leave to do is done in short pieces while nothing is to be written, and for a fifth of
+The rest of a purge is done in short pieces while nothing needs to be written, and for a fifth of
 the time otherwise.
 """
 
@@ -31,9 +31,9 @@ from covey.ports import CommitFailed, OpenFailed, Post, Record, StoreOpened
 MOST_CHANGES = 2000  # in one commit
 MOST_ENDS = 20_000
 FLOOD = 4  # changes in a commit
-UNWRITABLE = (ValueError, TypeError, ArithmeticError)  # of numbers and texts that SQLite refuses
-BUSY_REST, IDLE_REST = 4.0, 0.5  # times as long as a piece of housekeeping took, until the next
-EACH_SECONDS, LONGEST_SECONDS = 0.0001, 0.005  # to wait for more, by how many came last
+UNWRITABLE = (ValueError, TypeError, ArithmeticError)  # SQLite refuses a number or a text
+BUSY_REST, IDLE_REST = 4.0, 0.5  # pause after a piece of a purge, in times of its duration
+EACH_SECONDS, LONGEST_SECONDS = 0.0001, 0.005  # wait for more, for each of the last writes
 
 
 class _Open(Struct, frozen=True):
@@ -84,11 +84,11 @@ class Writer:
         return self._queue.qsize() + self._committing
 
     def removing(self, bag: BagId) -> bool:
-        """Whether the bag was purged, and something of it is still there."""
+        """Whether the bag was purged, but a part of it is still there."""
         return bag in self._removing
 
     def close(self, timeout: float | None = None) -> bool:
-        """Commit what is queued and let go of the record. Whether that was done in time."""
+        """Commit the queue and close the record. Returns whether that was done in time."""
         thread = self._thread
         if thread is None:
             return True
@@ -121,7 +121,7 @@ class Writer:
         try:
             self._record.close()
         except StoreFailed:
-            pass  # all that was promised is durable
+            pass  # all acknowledged writes are durable
 
     def _next(self) -> _Item:
         """Wait for an item, and tidy up meanwhile."""
@@ -151,8 +151,8 @@ class Writer:
             self._tidy_at = now + max(pause, rest * (now - began))
 
     def _commit(self, first: Write) -> _Item | None:
-        """Commit this write with all that wait behind it. The item that ended the batch, if it
-        was no write."""
+        """Commit this write with all writes that follow it in the queue. Returns the item after
+        them, if it was taken from the queue."""
         if self._came >= FLOOD:
             time.sleep(min(self._came * EACH_SECONDS, LONGEST_SECONDS))
         changes: list[Change] = [first.change]
@@ -176,7 +176,7 @@ class Writer:
                 self._record.apply(changes)
             except StoreFailed as error:
                 self._fail(error)
-            except UNWRITABLE as error:  # one of them cannot be written: none of them was
+            except UNWRITABLE as error:  # if one cannot be written, none is
                 traceback = "".join(format_exception(error))
                 self._fail(StoreFailed(f"internal error: {brief(error)}\n{traceback}"))
             else:

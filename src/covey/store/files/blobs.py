@@ -25,7 +25,7 @@ from covey.wire import Stored
 
 INCOMING = "incoming"
 READ_BYTES = 1 << 20
-SYNC_BYTES = 64 << 20  # sync after so many bytes, so that the last sync is short
+SYNC_BYTES = 64 << 20  # sync each time this many bytes have come, so that the last sync is short
 MOST_ARRIVING = 10_000  # files of one sender
 RESERVE_BYTES = 64 << 20  # free disk space that is kept for the record
 
@@ -294,7 +294,7 @@ class Blobs:
             del self._arriving[sender][digest]
 
     def _forget_unbegun(self) -> None:
-        """Forget uploads of which no byte has arrived."""
+        """Forget uploads that have sent nothing yet."""
         with self._guard:
             for sender, others in list(self._arriving.items()):
                 for digest, arriving in list(others.items()):

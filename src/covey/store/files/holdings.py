@@ -96,9 +96,9 @@ class Holdings:
         older_than_seconds: float,
         unfinished_seconds: float | None = None,
     ) -> Collected:
-        """Owners lose files that they have not used for so long, and that none of their bags or
-        results names. Files that nobody holds, and nothing names, are removed. For broken uploads,
-        see `Blobs.collect`."""
+        """Owners lose files that they have not used for `older_than_seconds`, unless one of their
+        bags or results names them. Files that no owner holds and nothing names are removed. For
+        broken uploads, see `Blobs.collect`."""
         kept = {owner: named.of(owner) for owner in (*named.bags, *named.returned)}
         held = self._holders.remove_unused(time.time() - older_than_seconds, kept)
         keep = held.union(*kept.values())

@@ -1,2 +1,2 @@
-"""The table of results, whatever keeps it: columns, questions, exports, and the parameters of
+"""The table of results, for every kind of record: columns, queries, exports, and the parameters of
 tasks."""

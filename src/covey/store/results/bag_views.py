@@ -1,4 +1,4 @@
-"""Views, and parts of views, that a bag's spec decides."""
+"""Views, and parts of views, that follow from a bag's spec."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,14 +13,14 @@ MOST_IGNORED = 3  # reasons why results were ignored that a view names
 
 
 def class_views(spec: BagSpec, more: Iterable[Segment] = ()) -> list[ClassView]:
-    """By class: what is said for all tasks comes first, then what each rule says; or, if parameters
-    of tasks say it, all that tasks need. `more` are the segments that were appended."""
+    """One view for each class: first the needs of tasks without a rule, then those of each rule. If
+    needs depend on parameters, all needs that tasks have. `more`: the appended segments."""
     return [ClassView(**asdict(need)) for need in needs_of(spec, more)]
 
 
 def is_silent(calls: bool, chdir: str, status: str, done: int, outputs: OutputSummary) -> bool:
-    """Whether nothing came of a finished bag. Calls have values of their own, and what tasks write
-    in a directory of their owner's stays there."""
+    """Whether the tasks of a finished bag wrote nothing at all. Calls return values instead, and
+    with chdir, files stay in the owner's directory."""
     return status == BagStatus.FINISHED and done > 0 and not (calls or chdir or outputs.something)
 
 

@@ -1,9 +1,9 @@
-"""The table of results: which columns a bag has, and what they are called.
+"""The table of results: the columns of a bag, and their names.
 
-The task, its parameters, what we know of how it ended, then the values that tasks reported. Names
-must not clash, and a script that reads a column must not break when tasks begin to report more: a
-parameter keeps its name, ours gives way to it as `covey_NAME`, and a reported value gives way to
-both as `result_NAME`.
+The columns are the task, its parameters, covey's own columns, and the values that tasks reported.
+Names must not clash, and a script that reads a column must not break when tasks begin to report
+more. So a parameter always keeps its name. If it is also the name of covey's own column, that one
+is called `covey_NAME`; a reported value with the name of another column is called `result_NAME`.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,9 +17,9 @@ from covey.wire import ResultRow
 
 
 class OwnColumn(NamedTuple):
-    """A column of ours. `value` is what a row has in it, and `sql` the same of a row of `ends`.
-    People see both rounded to `digits`; sorting and files take them as they are. A page of an
-    export has the `number` of a text that many rows share, where there is one."""
+    """One of covey's own columns. `value` reads it from a result, `sql` from a row of `ends`.
+    People see the value rounded to `digits`; sorting and files use the exact value. If many rows
+    share a text, pages of an export have its number, from the column `number`."""
 
     kind: str  # whole, real or text
     value: Callable[[ResultRow], Any]
@@ -28,7 +28,7 @@ class OwnColumn(NamedTuple):
     number: str = ""
 
 
-# Every column of ours, in its order: the task comes before the parameters, the others behind them.
+# All of covey's own columns, in order: `task` comes before the parameters, the others after them.
 OWN: dict[str, OwnColumn] = {
     "task": OwnColumn("whole", lambda row: row.task, "task"),
     "state": OwnColumn(
@@ -69,7 +69,7 @@ BEFORE_REPORTED = tuple(key for key in OWN if key not in ("task", *BEHIND_REPORT
 def columns(
     parameters: list[str], reported: list[str], readings: Sequence[str] = ()
 ) -> list[Column]:
-    """`readings` are those of the parameters; without them, values are what they are."""
+    """`readings` of the parameters; without them, values keep their types."""
     taken = set(parameters)
 
     def own(key: str) -> Column:
@@ -89,7 +89,7 @@ def columns(
 
 
 def own_value(key: str) -> Callable[[ResultRow], Any]:
-    """What is in one of our columns, as people see it."""
+    """Reads one of covey's own columns, as people see it."""
     value, digits = OWN[key].value, OWN[key].digits
     return value if digits is None else lambda row: round(value(row), digits)
 
@@ -98,21 +98,21 @@ _OWN_VALUES = {key: own_value(key) for key in OWN}
 
 
 def sort_value(column: Column, row: ResultRow) -> Any:
-    """By what rows are sorted that are sorted by this column."""
+    """The value by which rows are sorted, if they are sorted by this column."""
     if column.kind is ColumnKind.OWN:
         return OWN[column.key].value(row)
     return value(column, row)
 
 
 def value(column: Column, row: ResultRow) -> Any:
-    """What is in this column of a result, as it is compared."""
+    """The value in this column of a result, as it is compared."""
     if column.kind is not ColumnKind.PARAMETER:
         return spelling(column, row)
     return read(row.values[column.place], column.reading) if row.values else None
 
 
 def spelling(column: Column, row: ResultRow) -> Any:
-    """What is in this column of a result, as it was written."""
+    """The value in this column of a result, as it was written."""
     if column.kind is ColumnKind.OWN:
         return _OWN_VALUES[column.key](row)
     if column.kind is ColumnKind.PARAMETER:
@@ -129,7 +129,7 @@ def _free(key: str, prefix: str, taken: set[str]) -> str:
 
 
 def names_in(result: dict[str, Any], known: dict[str, None], most: int) -> list[str]:
-    """Names of reported values that are new; they are known from now on."""
+    """The names of reported values that are not in `known`; adds them to it, up to `most`."""
     new = [name for name in result if name not in known][: most - len(known)]
     known.update(dict.fromkeys(new))
     return new

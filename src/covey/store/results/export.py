@@ -1,9 +1,9 @@
-"""Results as one file, with as little Python per row as there can be.
+"""Results as one file, with as little Python code per row as possible.
 
-A page of rows comes as columns, straight from SQL. Each column is looked at as a whole: what kinds
-of values are in it, and whether any needs quotes. Then a line is one `%`, which C carries out.
+A page of rows comes as columns, straight from SQL. Each column is examined as a whole: the types of
+its values, and whether any needs quotes. Then each line is a single `%` operation.
 Reported numbers are written as the task wrote them. In CSV, parameters are written as they were
-submitted; in JSON they are what they are worth.
+submitted; in JSON they have their types.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,8 +24,8 @@ FORMS = ("csv", RAW_CSV, "jsonl")
 PAGE = 2000  # rows, some 200 kB
 PAGE_BYTES = 16 << 20  # of results and parameters: it is in memory several times
 
-# What a page is made from, in this order (`result_sql.EXPORTED`). Texts that have numbers there
-# come as texts.
+# The columns that a page is made from, in this order (`result_sql.EXPORTED`). Where the query has
+# the number of a text, the page gets the text.
 NEEDED = (*OWN, "result")
 _NUMBERS = {int, float}
 _NONE = {type(None)}
@@ -41,13 +41,14 @@ Parameters = Callable[[Sequence[int]], list[Values]]
 
 
 class ExportedTable:
-    """Turns pages of columns into bytes. `parameters` gives the columns of parameters of tasks."""
+    """Turns pages of columns into bytes. `parameters` returns the columns of tasks' parameters."""
 
     def __init__(self, table: list[Column], form: str, parameters: Parameters) -> None:
         if form not in FORMS:
             raise InvalidQuery(f"there is no format '{form}'; formats: {', '.join(FORMS)}")
         self._names = [column.name for column in table]
-        self._readings = [one.reading for one in table if one.kind is ColumnKind.PARAMETER]
+        parameter_columns = (column for column in table if column.kind is ColumnKind.PARAMETER)
+        self._readings = [column.reading for column in parameter_columns]
         self._keys = [column.key for column in table if column.kind is ColumnKind.REPORTED]
         self._csv = form in ("csv", RAW_CSV)
         self._raw = form == RAW_CSV
@@ -58,7 +59,7 @@ class ExportedTable:
         return (",".join(self._texts(self._names)) + "\n").encode() if self._csv else b""
 
     def page(self, given: list[Values]) -> bytes:
-        """`given` are the columns `NEEDED`, which have equal lengths that are not 0."""
+        """`given` are the columns `NEEDED`: not empty, and all of the same length."""
         known = dict(zip(NEEDED, given, strict=True))
         tasks = known["task"]
         parameters = self._parameters(tasks)
@@ -80,7 +81,7 @@ class ExportedTable:
         return _encoder.encode_lines([dict(zip(names, row, strict=True)) for row in rows])
 
     def _cells(self, column: Values) -> Values:
-        """Values whose text is what a CSV file shall have."""
+        """Values that `%s` turns into the text of a cell."""
         kinds = set(map(type, column))
         if kinds <= _NUMBERS:
             return column
@@ -94,7 +95,8 @@ class ExportedTable:
         return all_in_quotes(column if self._raw else all_disarmed(column))
 
     def _written(self, results: Sequence[str | None]) -> list[Values]:
-        """Reported values by column, with numbers as text; but not those that have parts."""
+        """Reported values by column. Numbers stay as written, unless a column has lists or
+        tables."""
         quick = [_NOTHING if text is None else _as_written.decode(text) for text in results]
         columns = _by_key(self._keys, quick, "")
         for place, column in enumerate(columns):

@@ -1,5 +1,5 @@
-"""Given-up tasks by cause, through an index that holds all there is to count: no row is read but
-those of the few examples.
+"""Given-up tasks by cause. They are counted in an index alone; rows are read only for the few
+examples.
 """
 
 import sqlite3
@@ -12,7 +12,7 @@ from covey.wire import FailureGroup
 FIRST_HOSTS = 5
 FIRST_TASKS = 10
 _LISTED_CAUSES = 20
-MOST_CAUSES = 1000  # that a person names at once
+MOST_CAUSES = 1000  # in one question
 
 _COUNTED = "FROM ends INDEXED BY failures_by_cause WHERE bag = ? AND counted = 1 AND outcome <> 0"
 _GROUPS = f"""
@@ -26,8 +26,8 @@ _TASKS = f"SELECT task, row {_OF_GROUP} ORDER BY task LIMIT {FIRST_TASKS}"
 
 
 def groups(connection: sqlite3.Connection, bag: int, limit: int) -> list[FailureGroup]:
-    found = connection.execute(_GROUPS, (bag, limit)).fetchall()
-    return [_group(connection, bag, *one[:3]) for one in found]
+    group_rows = connection.execute(_GROUPS, (bag, limit)).fetchall()
+    return [_group(connection, bag, *row[:3]) for row in group_rows]
 
 
 def tasks(connection: sqlite3.Connection, bag: int, wanted: tuple[str, ...]) -> list[int]:
@@ -44,8 +44,8 @@ def tasks(connection: sqlite3.Connection, bag: int, wanted: tuple[str, ...]) -> 
 
 
 def meant(wanted: str, causes: Sequence[str], bag: int) -> str:
-    """Which of the causes a person means: this one, or the only one that begins with it, or the
-    only one that has it in it."""
+    """The cause that a person means: the text itself, or the only cause that begins with it, or the
+    only one that contains it."""
     if not causes:
         raise InvalidQuery(f"bag {bag} has no failed tasks")
     if wanted in causes:

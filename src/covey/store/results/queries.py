@@ -1,6 +1,6 @@
-"""What a person may ask of the table of results: comparisons, all of which must hold
-(`core.comparisons`), and an order. Sorted by a column, numbers come before text, and what has no
-value comes last either way.
+"""Queries for the table of results: comparisons, all of which must hold
+(`core.values.comparisons`), and an order. In a sorted column numbers come before texts; rows
+without a value always come last.
 """
 
 from typing import Any
@@ -12,11 +12,11 @@ from covey.core.values.columns import FAILED, Column, ColumnKind, find, scalar
 from covey.core.values.comparisons import Comparison
 from covey.wire import ResultQuery
 
-PAGE = 1000  # rows, where nobody says
+PAGE = 1000  # rows, if the query does not say
 
 
 class Query(Struct, frozen=True):
-    """A ResultQuery whose words were understood."""
+    """A parsed ResultQuery."""
 
     asked: ResultQuery
     failed_only: bool

@@ -1,13 +1,13 @@
-"""Questions about results, in SQL.
+"""Queries for results, in SQL.
 
-Pages in the order of tasks or of rows begin where an index says, whatever was asked before. Sorted
-by a column, only the numbers of rows are sorted, and the rest is fetched a page at a time.
+In the order of tasks or rows, an index finds the start of each page. If rows are sorted by a
+column, only their numbers are sorted, and the rest is fetched a page at a time.
 
-A reported value is taken out of its JSON by SQLite, which lets other threads work meanwhile. So
-does a comparison of a parameter with few values: which of them fit is found out beforehand, and
-which of them a task has is a division. Other parameters are computed by Python.
+SQLite takes reported values out of their JSON, while other Python threads run. For a parameter with
+few values, the values that match are computed first; then SQLite finds each task's value by a
+division. Python computes all other parameters.
 
-Where values are compared, a unary plus keeps SQLite from turning text into numbers.
+In comparisons, a unary plus keeps SQLite from turning text into numbers.
 """
 
 import json
@@ -29,10 +29,10 @@ from covey.store.results.queries import Query, sort_key
 from covey.store.results.task_parameters import Leaf, Points
 from covey.store.sqlite import rows
 
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_ .:/+-]+")  # written in JSON just as it is
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_ .:/+-]+")  # in JSON it needs no escapes
 _LARGEST = 2**63
 
-# What is in our own columns as people see it, and what they are sorted by.
+# covey's own columns as people see them, and as they are sorted.
 SORTED = {key: own.sql for key, own in columns.OWN.items()}
 SEEN = {
     key: own.sql if own.digits is None else f"round({own.sql}, {own.digits})"
@@ -42,7 +42,7 @@ EXPORTED = ", ".join([*(own.number or own.sql for own in columns.OWN.values()), 
 
 
 def register(connection: sqlite3.Connection, points: Callable[[], Points]) -> None:
-    """`points` are those of the bag that is asked about."""
+    """`points` returns the parameters of the bag that is read."""
 
     def parameter(task: int, place: int, reading: str) -> str | int | float | None:
         value = points().value(task, place)
@@ -64,8 +64,8 @@ def page(
     after: int,
     limit: int,
 ) -> Iterator[tuple[Any, ...]]:
-    """Columns `what` of counted results behind `after`, in the order of tasks or of rows. Of rows,
-    only those of the bag's lifetime are looked at; the few failures are sorted."""
+    """Columns `what` of counted results after `after`, in the order of tasks or rows. In the order
+    of rows, only rows of the bag's lifetime are searched; failures are few, and are sorted."""
     condition, values = _conditions(query, points)
     order = "row" if query.asked.by_row else "task"
     if query.asked.by_row and not query.failed_only:
@@ -84,7 +84,7 @@ def page(
 def sorted_rows(
     connection: sqlite3.Connection, bag: int, points: Points, query: Query, limit: int
 ) -> "array[int]":
-    """The numbers of the rows asked for, sorted by the query's column; -1: no limit."""
+    """The numbers of the matching rows, sorted by the query's column; -1: no limit."""
     assert query.sort is not None
     condition, values = _conditions(query, points)
     key, named = _sort_key(query.sort, points)
@@ -100,7 +100,7 @@ def sorted_rows(
 def fetch(
     connection: sqlite3.Connection, bag: int, numbers: "array[int]", what: str
 ) -> list[tuple[Any, ...]]:
-    """Columns `what` of these rows in this order, those that still count."""
+    """Columns `what` of these rows, in this order, if they still count."""
     found = {
         row[0]: row[1:]
         for row in connection.execute(
@@ -115,8 +115,8 @@ def fetch(
 def cut(
     found: Iterator[tuple[Any, ...]], texts: tuple[int, ...], each: int, most: int
 ) -> tuple[list[tuple[Any, ...]], bool]:
-    """Rows until they have so many characters: those of these columns, and `each` besides. Whether
-    they ended for that reason; without a bound (0) they do not."""
+    """The first rows, until they have `most` characters in these columns (and `each` per row).
+    Returns True with them if they ended for that reason. 0: no limit."""
     page: list[tuple[Any, ...]] = []
     left = most
     for row in found:
@@ -165,7 +165,7 @@ def _conditions(query: Query, points: Points) -> tuple[str, list[Any]]:
 
 
 def _one_of(leaf: Leaf, comparison: Comparison) -> tuple[str, list[Any]]:
-    """The task has one of those values for which the comparison holds."""
+    """A condition: the task has one of the values that meet the comparison."""
     reading = comparison.column.reading
     fits = [
         place
@@ -179,7 +179,7 @@ def _one_of(leaf: Leaf, comparison: Comparison) -> tuple[str, list[Any]]:
 
 
 def _sort_key(column: Column, points: Points) -> tuple[str, list[Any]]:
-    """Values that grow with their places are sorted by their places."""
+    """If values grow with their places, rows are sorted by the places."""
     leaf = points.leaf(column.place) if column.kind is ColumnKind.PARAMETER else None
     if leaf is not None:
         keys = [sort_key(read(value, column.reading)) for value in leaf.values()]
@@ -189,8 +189,8 @@ def _sort_key(column: Column, points: Points) -> tuple[str, list[Any]]:
 
 
 def _condition(comparison: Comparison) -> tuple[str, list[Any]]:
-    """Text is larger than any number, and '' is the smallest text: that is how the two are kept
-    apart."""
+    """Text is larger than any number, and '' is the smallest text: this separates texts from
+    numbers."""
     column, op, literals = comparison.column, comparison.op, comparison.literals
     value, named = _expression(column)
     first = literals[0]
@@ -220,7 +220,7 @@ def _is_one_of(value: str, named: list[Any], equal: list[Any]) -> tuple[str, lis
 
 
 def _either(literals: tuple[Literal, ...]) -> Iterator[str | int | float | None]:
-    """As numbers and as text."""
+    """A condition for equality as a number or as a text."""
     for literal in literals:
         if literal.number is not None:
             yield _storable(literal.number)
@@ -233,7 +233,7 @@ def _written(column: Column) -> tuple[str, list[Any]]:
 
 
 def _expression(column: Column, own: dict[str, str] = SEEN) -> tuple[str, list[Any]]:
-    """What a column's value is, without any type of its own, and what must be bound for it."""
+    """The SQL for a column's value, without a type affinity, and the values to bind."""
     if column.kind is ColumnKind.OWN:
         return f"+{own[column.key]}", []
     if column.kind is ColumnKind.PARAMETER:
@@ -249,7 +249,7 @@ def _expression(column: Column, own: dict[str, str] = SEEN) -> tuple[str, list[A
 
 
 def _storable(value: Scalar | None) -> str | int | float | None:
-    """SQLite knows whole numbers up to 2**63."""
+    """SQLite has whole numbers up to 2**63."""
     if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
         return float(value)
     return value

@@ -1,8 +1,8 @@
 """Files whose rows are parameters: counted once, then read anywhere without reading the rest.
 
-Indexing is one pass in constant memory. It checks every row and remembers where, about every
-32 KiB, a row begins. The index is kept beside the file, so that ten million rows cost what is read
-of them and a few kilobytes.
+Indexing is one pass in constant memory. It checks every row, and notes where a row begins about
+every 32 KiB. The index is kept beside the file. So of ten million rows, only the rows that are read
+and a few kilobytes of index are in memory.
 """
 
 import contextlib
@@ -33,13 +33,13 @@ from covey.rowfiles.pieces import BLOCK_BYTES, Pieces
 from covey.store.files.blobs import Blobs, sync
 
 OPEN_TABLES = 64
-CACHED_BLOCKS = 16  # of one reader
-VERSION = 3  # of the index; another one is made anew
+CACHED_BLOCKS = 16  # that one reader keeps
+VERSION = 3  # of the index; an index of another version is made again
 
 
 class Index(Struct, frozen=True, kw_only=True):
-    """Block k has the rows from `rows[k]` on, in the bytes from `offsets[k]` to the next one's;
-    the last offset is the end."""
+    """Block k has the rows from `rows[k]` on, in the bytes from `offsets[k]` to `offsets[k + 1]`;
+    the last offset is the end of the file."""
 
     version: int = VERSION
     columns: tuple[str, ...]  # as they are in the file
@@ -48,12 +48,12 @@ class Index(Struct, frozen=True, kw_only=True):
     rows: list[int]
     offsets: list[int]
     text_names: tuple[str, ...] = ()
-    row_bytes: int = 0  # of the longest rows, about
+    row_bytes: int = 0  # about the length of the longest rows
 
 
 def index(path: Path, form: str) -> Index:
-    """Read all of the file. Raises InvalidBag, with the row's number (from 1, the names aside),
-    if it cannot be used."""
+    """Read the whole file. Raises InvalidBag, with the number of the bad row (from 1, without the
+    row of names)."""
     if form not in FORMS:
         raise InvalidBag(f"unknown form of rows {form!r}; forms: {', '.join(FORMS)}")
     with path.open("rb", buffering=0) as file:
@@ -83,8 +83,8 @@ def index(path: Path, form: str) -> Index:
 
 
 def _row_bytes(rows: list[int], offsets: list[int]) -> int:
-    """Of the longest rows, about. A block is longer than others if its first row is; of the rest
-    the average is near enough, since rows that lie together are read together."""
+    """About the length of the longest rows. A block with a long first row is longer than others;
+    for other rows the average is good enough, since neighbouring rows are read together."""
     found = 1
     for before, after in pairwise(range(len(rows))):
         size = offsets[after] - offsets[before]
@@ -93,8 +93,8 @@ def _row_bytes(rows: list[int], offsets: list[int]) -> int:
 
 
 def _text_names(table: "RowTable") -> tuple[str, ...]:
-    """Columns that are text by the rule of `core.scalars`. The first and the last block of the file
-    decide: to look at every cell would take several times as long as all the rest."""
+    """Columns that are text by the rule of `core.values.scalars`. Only the first and the last block
+    are examined: to read every cell would take several times as long as all the rest."""
     last = len(table.index.rows) - 1
     rows = [table.parse(item) for number in sorted({0, last}) for item in table.block(number)]
     columns = zip(table.index.names, zip(*rows, strict=True), strict=True)
@@ -102,7 +102,7 @@ def _text_names(table: "RowTable") -> tuple[str, ...]:
 
 
 class RowTable:
-    """The rows of one file. For several threads."""
+    """The rows of one file. Several threads may use it."""
 
     def __init__(self, path: Path, form: str, index: Index) -> None:
         self.index = index
@@ -130,7 +130,7 @@ class RowTable:
         return bisect_right(self.index.rows, row) - 1
 
     def block(self, number: int) -> list[Any]:
-        """The block's rows, not parsed yet."""
+        """The rows of a block, not parsed yet."""
         start, stop = self.index.offsets[number : number + 2]
         ends = [*self.index.rows[number + 1 : number + 2], self.index.count]
         try:
@@ -150,7 +150,7 @@ class RowTable:
 
 
 class TableFiles:
-    """The rows files among the blobs. For several threads."""
+    """The files of rows among the blobs. Several threads may use it."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
@@ -159,8 +159,8 @@ class TableFiles:
         self._indexing: dict[tuple[str, str], threading.Lock] = {}
 
     def describe(self, digest: str, form: str) -> Rows:
-        """What is in the file; durably indexed when this returns. Raises InvalidBag if it cannot
-        be used, NotFound if it is not here."""
+        """The names and the count of the rows. The index is durable when this returns. Raises
+        InvalidBag if the file cannot be used, NotFound if it is not here."""
         found = self._table(digest, form).index
         return Rows(
             digest=digest,
@@ -178,8 +178,8 @@ class TableFiles:
         return self._table(rows.digest, rows.form).every()
 
     def point(self, rows: Rows) -> Callable[[int], list[Scalar]]:
-        """A function from the number of a row to its values, which remembers what it has read
-        lately. For one thread."""
+        """A function that returns the values of a row by its number. It keeps the blocks that it
+        read last. For one thread."""
         cached: OrderedDict[int, list[Any]] = OrderedDict()
         table: RowTable | None = None
 
@@ -209,7 +209,7 @@ class TableFiles:
                 return self._tables[key]
             lock = self._indexing.setdefault(key, threading.Lock())
         try:
-            with lock:  # whoever else wants it waits for the one who makes it
+            with lock:  # one thread makes the index, the others wait for it
                 table = self._tables.get(key) or RowTable(path, form, self._index(path, form))
                 with self._guard:
                     self._tables[key] = table
@@ -237,7 +237,7 @@ class TableFiles:
 
 
 class RowLoader:
-    """The Tables port: reads in a thread of its own."""
+    """The Tables port: reads rows in a thread of its own."""
 
     def __init__(self, tables: TableFiles, post: Post) -> None:
         self._tables = tables
@@ -250,7 +250,7 @@ class RowLoader:
         self._asked.put(load)
 
     def close(self) -> None:
-        """What was asked for is answered first."""
+        """Answers waiting requests first."""
         self._asked.put(None)
         self._thread.join()
 
@@ -263,7 +263,7 @@ class RowLoader:
             found = self._tables.read(load.rows, load.first, load.stop)
         except CoveyError as error:
             return RowsFailed(load.bag, load.chunk, str(error))
-        except Exception as error:  # a bag without its rows must be told, whatever it was
+        except Exception as error:  # for every error, the bag must learn that its rows are missing
             return RowsFailed(load.bag, load.chunk, f"{type(error).__name__}: {error}")
         if len(found) != load.stop - load.first:
             return RowsFailed(load.bag, load.chunk, "the file of rows has fewer rows than before")
@@ -271,7 +271,7 @@ class RowLoader:
 
 
 def _save(place: Path, content: bytes) -> None:
-    """Durably; another index of the same file may be replaced by its equal."""
+    """Write a file durably. It may replace another index of the same file, which is equal."""
     scratch = place.with_name(f"{place.name}.{os.getpid()}.{threading.get_ident()}")
     try:
         with scratch.open("wb") as file:

@@ -1,8 +1,8 @@
-"""The parameters of a bag's tasks, over all its segments, for those who read.
+"""The parameters of a bag's tasks, in all its segments, for readers of results.
 
-One task's values are computed when asked for. Those of many tasks are computed column by column:
-a parameter of a space repeats with a fixed stride, so its column needs no more than a division
-per task. Rows of files come from whoever keeps the files.
+The values of one task are computed when they are needed. Those of many tasks are computed column by
+column: a parameter of a space repeats with a fixed stride, so its column needs one division per
+task. A `PointSource` has the rows of files.
 """
 
 from bisect import bisect_left, bisect_right
@@ -30,15 +30,15 @@ MOST_LISTED = 1000  # values of one parameter that are computed in advance
 
 
 class PointSource(Protocol):
-    """Where the rows of files are."""
+    """Reads rows of files."""
 
     def point(self, rows: Rows) -> Callable[[int], list[Scalar]]:
-        """From the number of a row to its values."""
+        """A function that returns the values of a row by its number."""
         ...
 
 
 class Leaf(Struct, frozen=True):
-    """A parameter of a space: of task i it is value number i // stride % count."""
+    """A parameter of a space. Task i has its value number i // stride % count."""
 
     stride: int
     count: int
@@ -64,12 +64,12 @@ class Points:
         for segment in segments:
             self._append(segment, tables)
         self._firsts = [part.first for part in self._parts]
-        # Characters of a task's values, about and at most; and of all that are listed.
+        # About the most characters that a task's values have; and those of all listed values.
         self.width = max((width_of(segment) for segment in segments), default=0)
         self.listed = sum(listed(segment.space) for segment in segments)
 
     def values(self, task: int) -> list[Scalar]:
-        """In the order of the bag's names; none for what is not a task of the bag."""
+        """In the order of the bag's names; empty if the bag has no such task."""
         if not 0 <= task < self._parts[-1].stop:
             return []
         part = self._parts[bisect_right(self._firsts, task) - 1]
@@ -79,7 +79,7 @@ class Points:
         return [*part.row(local // part.inner), *part.point(local % part.inner)]
 
     def value(self, task: int, place: int) -> Scalar | None:
-        """One of them."""
+        """The value at this place; None if the bag has no such task."""
         if not 0 <= task < self._parts[-1].stop:
             return None
         part = self._parts[bisect_right(self._firsts, task) - 1]
@@ -90,14 +90,15 @@ class Points:
         return leaf.value(local // leaf.stride % leaf.count)
 
     def leaf(self, place: int) -> Leaf | None:
-        """The rule for a parameter that takes few values by one rule in the whole bag."""
+        """The rule for a parameter, if it has few values and one rule in the whole bag; else
+        None."""
         if len(self._parts) != 1 or place < self._parts[0].width:
             return None
         leaf = self._parts[0].leaves[place - self._parts[0].width]
         return leaf if leaf.count <= MOST_LISTED else None
 
     def columns(self, tasks: Sequence[int]) -> list[Sequence[Scalar]]:
-        """One sequence of values per name, for tasks in whatever order."""
+        """One sequence of values per name, for tasks in any order."""
         low, high = min(tasks), max(tasks)
         inside = [part for part in self._parts if part.first <= high and low < part.stop]
         if len(inside) == 1:
@@ -117,7 +118,7 @@ class Points:
         first = self._parts[-1].stop if self._parts else 0
         rows = segment.rows
         if rows is not None and tables is None:
-            raise AssertionError("a bag has rows, but nobody keeps their files")
+            raise AssertionError("a bag has rows, but there is no source of rows")
         self._parts.append(
             _Part(
                 first=first,
@@ -132,7 +133,7 @@ class Points:
 
 
 def listed(space: Space) -> int:
-    """How many characters all values that a space lists have, about."""
+    """About how many characters the listed values of a space have."""
     if not isinstance(space, Axis):
         return sum(map(listed, space.parts))
     if not isinstance(space.values, Values):
@@ -143,12 +144,12 @@ def listed(space: Space) -> int:
 def _leaves(space: Space, stride: int) -> list[Leaf]:
     if isinstance(space, Axis):
         return [Leaf(stride, size(space), _getter(space))]
-    found: list[list[Leaf]] = []
+    by_part: list[list[Leaf]] = []
     for part in reversed(space.parts):
-        found.append(_leaves(part, stride))
+        by_part.append(_leaves(part, stride))
         if isinstance(space, Product):
             stride *= size(part)
-    return [leaf for leaves in reversed(found) for leaf in leaves]
+    return [leaf for leaves in reversed(by_part) for leaf in leaves]
 
 
 def _getter(axis: Axis) -> Callable[[int], Scalar]:
@@ -173,4 +174,4 @@ def _columns(part: _Part, tasks: Sequence[int]) -> list[Sequence[Scalar]]:
     return columns
 
 
-NO_PARAMETERS = Points([Segment(space=ONE_TASK)], None)  # of whatever task
+NO_PARAMETERS = Points([Segment(space=ONE_TASK)], None)  # for any task

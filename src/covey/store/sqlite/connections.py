@@ -17,7 +17,7 @@ from covey.core.errors import StoreError, StoreFailed, TookTooLong
 BUSY_SECONDS = 10.0
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 CACHE_KB = 16_000
-WAL_PAGES = 1000  # the log is written back to the file whenever it has grown by so many pages
+WAL_PAGES = 1000  # the log is written back to the file each time it has grown by this many pages
 WAL_KEPT_BYTES = 16 * 2**20
 
 
@@ -43,8 +43,8 @@ def failing(path: Path, what: str) -> Iterator[None]:
 
 
 def writing(path: Path) -> sqlite3.Connection:
-    """The one connection that writes. The file is made if there is none. Check that the file is a
-    record of ours (`schema.version`) before `tune`."""
+    """The one connection that writes. Makes the file if it is missing. Check that the file is a
+    record of covey (`schema.version`) before `tune`."""
     _make(path)
     return _connect(path, "rw")
 

@@ -18,7 +18,7 @@ from covey.store.sqlite.bulk_insert import Inserter
 RICH = ("cause", "result", "files")  # the columns of such a row besides those that all rows have
 FILES_SHIFT = 24  # the id of a file is its row, shifted by this, plus its place
 _MOST_CAUSES = 10_000  # in memory; others are looked up
-_ENOUGH_BYTES = 4 * 2**20  # gathered files are written when they have so many bytes
+_ENOUGH_BYTES = 4 * 2**20  # gathered files are written when they have this many bytes
 
 
 class Extras:

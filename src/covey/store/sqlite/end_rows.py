@@ -23,9 +23,9 @@ from covey.store.sqlite.rows import HOST_FAILURES, OUTCOME_CODES, last_line, pac
 _OK = OUTCOME_CODES["ok"]
 _LOST = OUTCOME_CODES["lost"]
 _COUNTS, _WASTE = Verdict.COUNTS, Verdict.WASTE
-# The columns of a row, in this order: what is found out here, then the fields of the end and of its
-# record that are columns under the same name.
-_FOUND = ("row", "host", "outcome", "counted", "last_line")
+# The columns of a row, in this order: those computed here, then the fields of the end and of its
+# record that are columns of the same name.
+_COMPUTED = ("row", "host", "outcome", "counted", "last_line")
 _OF_END = (
     "epoch", "sequence", "bag", "task", "exit_code", "signal", "cpu_seconds", "memory_kb",
     "stdout_bytes", "stderr_bytes", "message",
@@ -33,9 +33,9 @@ _OF_END = (
 _OF_RECORD = ("pilot", "sent", "fetched", "started", "ended", "delivered")
 _end_values = itemgetter(*map(End._fields.index, _OF_END))
 _record_values = attrgetter(*_OF_RECORD)
-_PLAIN_COLUMNS = (*_FOUND, *_OF_END, *_OF_RECORD)
+_PLAIN_COLUMNS = (*_COMPUTED, *_OF_END, *_OF_RECORD)
 _RICH_COLUMNS = (*_PLAIN_COLUMNS, *RICH)
-_ENOUGH = 2048 * len(_PLAIN_COLUMNS)  # gathered values are written when there are so many
+_ENOUGH = 2048 * len(_PLAIN_COLUMNS)  # gathered values are written when they are this many
 
 # The counts of a host are gathered in a list, in the order of these columns.
 _HOST_COLUMNS = "id, name, first, heard, done, failed"
@@ -199,7 +199,7 @@ class Ends:
         return bool(row[1])
 
     def _late_counts(self, end: End) -> bool:
-        """Whether a late success becomes its task's result: only if there is none, or a failure."""
+        """Whether a late success becomes its task's result: only if it has none, or failed."""
         where = (end.bag, end.task)
         leased = self._connection.execute(
             "SELECT stop FROM chunks WHERE bag = ? AND first <= ? ORDER BY first DESC LIMIT 1",

@@ -106,8 +106,8 @@ class _KeptPoints(Struct):
 
 
 def is_old(path: Path) -> bool:
-    """Whether the record must be converted before it is read. What else is wrong with it, whoever
-    reads it is told."""
+    """Whether the record must be converted before it is read. Other problems show when it is
+    read."""
     try:
         with closing(connections.reading(path)) as connection:
             return 0 < schema.version(connection, path) < schema.newest()

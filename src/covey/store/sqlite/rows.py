@@ -149,7 +149,7 @@ def policy_text(policy: PolicySpec | None) -> str | None:
 
 
 def outputs_from(text: str) -> OutputSummary:
-    """An empty text stands in bags that version 5 made: nobody knows what came of their tasks."""
+    """Bags of version 5 have an empty text: what their tasks wrote is not known."""
     return _outputs.decode(text) if text else OutputSummary(something=True)
 
 

@@ -246,7 +246,7 @@ def version(
     connection: sqlite3.Connection, path: Path, migrations: tuple[Migration, ...] = MIGRATIONS
 ) -> int:
     """The schema version of this file, 0 if it is empty. Raises StoreNewer, and StoreError for
-    a file that is not a record of ours, or is too old."""
+    a file that is not a record of covey, or is too old."""
     try:
         found = _pragma(connection, "user_version")
         ours = _pragma(connection, "application_id") == APPLICATION_ID

@@ -1,12 +1,13 @@
 """The record in one SQLite file.
 
-- `apply` is one transaction. It is synced to disk when `apply` returns. - Each `open` first takes
-the next epoch, durably, so no epoch is used twice. A transaction begins with a check that the epoch
-has not changed. If a second server has opened the file in spite of the lock, the first one stops,
-instead of mixing its writes with the other's. - After a commit, it checks that the file and its log
-are still the files at the record's path. A commit to a file that was removed or replaced is not
-acknowledged (`own_files`). - After a failure, the connection and everything in memory are thrown
-away, because only the file's content is certain. Then `open` starts afresh.
+- `apply` is one transaction. It is synced to disk when `apply` returns.
+- Each `open` first takes the next epoch, durably, so no epoch is used twice. A transaction begins
+  with a check that the epoch has not changed. If a second server has opened the file in spite of
+  the lock, the first one stops, instead of mixing its writes with the other's.
+- After a commit, it checks that the file and its log are still the files at the record's path. A
+  commit to a file that was removed or replaced is not acknowledged (`own_files`).
+- After a failure, the connection and everything in memory are thrown away, because only the file's
+  content is certain. Then `open` starts afresh.
 """
 
 import os
