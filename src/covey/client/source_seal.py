@@ -1,7 +1,7 @@
 """Proof that a person on this machine submitted these paths.
 
 `covey retry --refresh` sends the input files of a bag again, from the paths in the server's record.
-Without a proof, whoever controls a server could ask for any file that the person can read. So the
+Without a proof, the owner of a server could ask for any file that the person can read. So the
 client seals the paths with a key that never leaves the person's configuration directory. A remote
 server gets only files whose paths are sealed.
 """

@@ -213,7 +213,7 @@ class Executor(futures.Executor):
         timeout: float | None = None,
         chunksize: int = 1,
     ) -> Iterator[T]:
-        """As in other executors; with a `chunksize`, so many calls are one task and fail as one."""
+        """As in other executors. `chunksize` calls are one task: they succeed or fail together."""
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
         if chunksize == 1:

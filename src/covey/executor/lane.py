@@ -6,7 +6,7 @@
 The sender opens the bag, then appends the waiting calls: at once if it was idle, else a few
 milliseconds later, so that one request has many calls. No more calls are out than keep the slots
 busy for a while: a call that waits here can really be cancelled, one that is out counts as running.
-We know the numbers of tasks before a request is answered, since nobody else appends to our bag.
+The lane knows the numbers of tasks before a request is answered: only it appends to its bag.
 
 A large call is sent as a file: its bytes wait in the `Stock`, and are uploaded before the batch is
 appended, so batches with large calls are short. The bytes that are out are limited, too: the server
@@ -209,7 +209,7 @@ class Lane:
             self._break(CancelledError("the executor was aborted"))
 
     def join(self, seconds: float | None = None) -> None:
-        """Wait until all is done, for each thread at most so long."""
+        """Wait until all is done, for each thread at most `seconds`."""
         if os.getpid() == self._process:
             for thread in self._threads:
                 if thread is not threading.current_thread():
@@ -426,7 +426,7 @@ class Lane:
             answers.settle(future, row, bag, data, future.key, self._trust, prepares)
         except answers.Broken as broken:
             self._break(broken.error)
-        except BaseException as error:  # nobody must wait for ever, whatever the answer was
+        except BaseException as error:  # with any answer, the waiting thread must go on
             with _unharmed(future):
                 if future.done():
                     raise

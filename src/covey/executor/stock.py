@@ -2,7 +2,7 @@
 
 The rule: memory stays bounded, however many calls wait. Each content is kept once. What is too much
 for memory is in temporary files without a name, which disappear with this process. When the server
-has a call, or nobody needs it any more, its bytes are dropped.
+has a call, or the call is not needed any more, its bytes are dropped.
 """
 
 import os

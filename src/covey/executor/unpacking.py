@@ -122,7 +122,7 @@ class _Unpickler(pickle.Unpickler):
 
 # cloudpickle's classes by id. With a version that has no such table, known classes change.
 _CLASSES: Any = getattr(cloudpickle.cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_ID", {})
-_classes_come = threading.RLock()  # a class is known before it is complete: nobody may see it then
+_classes_come = threading.RLock()  # held while a class is known but incomplete
 
 
 def _bytearray(data: object = b"") -> bytearray:

@@ -7,7 +7,7 @@ from covey.core.values.amounts import Amount, BadAmount, Factor, Seconds, Size
 
 _FACTOR = Factor(0.001, 1000)
 _MEMORY = Size("m", "900 TB")
-_TIME = Seconds(0.001, bare=False)  # nobody knows whether 2 means x2
+_TIME = Seconds(0.001, bare=False)  # a bare 2 could mean x2
 
 
 class More(NamedTuple):

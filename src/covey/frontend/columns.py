@@ -50,7 +50,7 @@ CELLS: dict[str, Callable[[ResultRow], str]] = {
     "ended": lambda row: formats.clock(row.ended),
 }
 TIMES = ("started", "ended")  # seconds since 1970; moments in frames and on the screen
-ELASTIC = {"cause": 40, "output": 16}  # may be cut where a terminal ends, but so much is useful
+ELASTIC = {"cause": 40, "output": 16}  # the shortest useful width if the terminal is narrow
 UNSEEN = {"signal", "started", "ended"}  # on the screen, unless asked for
 TITLES = {name: heading for heading, name in HEADINGS.items()}  # units are in the cells
 

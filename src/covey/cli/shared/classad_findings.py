@@ -19,7 +19,7 @@ from covey.classad.nodes import Node
 from covey.classad.values import Value
 
 INDENT = "    "
-NARROW = 96  # a nested ad stays on one line if the line has at most so many columns
+NARROW = 96  # a nested ad stays on one line if the line has at most this many columns
 # A string without its closing quote matches too: the text is then read only once.
 _STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"?|\'(?:\\.|[^\'\\])*\'?|//|/\*', re.DOTALL)
 

@@ -39,7 +39,7 @@ def explain(error: BaseException, verbose: bool) -> int:
 
 
 def _is_misuse(error: BaseException) -> bool:
-    """Whether the request itself was wrong, whoever noticed that: we or the server."""
+    """Whether the request itself was wrong, as covey noticed here or the server did."""
     if isinstance(error, Refused):
         return error.status == BAD_REQUEST
     return isinstance(error, BadConfig | InvalidBag | InvalidQuery)
