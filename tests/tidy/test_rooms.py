@@ -2,6 +2,7 @@
 doors."""
 
 import ast
+import re
 from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
@@ -50,10 +51,21 @@ def test_every_package_says_what_belongs_there() -> None:
         assert ast.get_docstring(ast.parse(init.read_text())), name
 
 
-def test_the_architecture_shows_every_package() -> None:
+def test_the_architecture_shows_every_package_and_every_module_beside_them() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
-    missing = [name for name in packages() if name != "." and f"`{name}`" not in text]
-    assert not missing
+    names = [name for name in packages() if name != "."]
+    names += [path.stem for path in COVEY.glob("*.py") if not path.stem.startswith("_")]
+    assert not [name for name in names if f"| `{name}`" not in text and f", `{name}`" not in text]
+
+
+def test_every_file_that_the_architecture_names_is_there() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    named = [path for path in re.findall(r"`([\w/]+\.py)`", text) if "/" in path]
+    for package, files in re.findall(r"^\| `([\w/]+)`.*\| (`[^|]+`) \|$", text, re.MULTILINE):
+        for file in re.findall(r"`([\w/]+\.py)`", files):
+            inside = (COVEY / package / file, ROOT / package / file, COVEY / file)
+            assert any(path.is_file() for path in inside), f"{package}: {file}"
+    assert not [path for path in named if not ((COVEY / path).is_file() or (ROOT / path).is_file())]
 
 
 def test_a_class_name_is_used_once_in_a_package() -> None:
