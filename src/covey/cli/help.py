@@ -13,7 +13,7 @@ from covey.frontend.tables import Column, render
 from covey.frontend.terminal import echo, show_page
 
 TOPICS = {
-    "tutorial": "the first half hour",
+    "tutorial": "from one command to a sweep, in ten minutes",
     "bagfile": "bag files, parameters, inputs and outputs, the environment of a task",
     "policies": "where tasks run, in which order, and which get another attempt",
     "classad": "the language of policies",
