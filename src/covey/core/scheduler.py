@@ -59,7 +59,7 @@ from covey.core.record.events import (
 )
 from covey.core.record.model import BagId, Settings, Snapshot
 from covey.core.record.suspects import Suspect
-from covey.core.sites import overlay, site_table
+from covey.core.sites import overlay, site_history, site_table
 from covey.core.state import State
 from covey.core.turn import Turn
 
@@ -189,6 +189,7 @@ def _decide(turn: Turn, event: Event) -> None:
         case DrainRequested():
             turn.state.draining = True
             host_history.save(turn, at_once=True)
+            site_history.save(turn, at_once=True)
             turn.state.queue.signalled.update(dict.fromkeys(turn.state.pilots))
         case DrawContinued():
             replication.go_on(turn)
@@ -208,6 +209,7 @@ def _tick(turn: Turn) -> None:
     dispatch.recall_surplus(turn)
     bag_policy.tick(turn.state, turn.now)
     host_history.save(turn)
+    site_history.tick(turn)
     overlay.tick(turn)
     policy_budget.tick(turn)
 

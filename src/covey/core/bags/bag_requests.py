@@ -44,6 +44,7 @@ from covey.core.record.model import (
 from covey.core.record.suspects import brief, trace
 from covey.core.record.task_numbers import check_segment, names_in, tasks_in
 from covey.core.record.transitions import step
+from covey.core.sites import site_history
 from covey.core.state import Bag
 from covey.core.turn import Turn
 from covey.core.values.space import shown
@@ -299,6 +300,7 @@ def forget(turn: Turn, id_: BagId) -> None:
             for attempt in attempts:
                 ends.cancel(turn, attempt)
         del turn.state.bags[id_]
+        site_history.remember(turn.state, bag)
         for pilot in turn.state.pilots.values():
             pilot.forget_bag(id_)
         bag_policy.gone(turn.state)

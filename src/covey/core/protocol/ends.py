@@ -38,7 +38,7 @@ from covey.core.record.model import (
     Verdict,
 )
 from covey.core.record.transitions import step
-from covey.core.sites import allowed_sites
+from covey.core.sites import allowed_sites, site_history
 from covey.core.state import Bag, Pilot, State
 from covey.core.state.failures import Trouble
 from covey.core.turn import Turn
@@ -110,9 +110,11 @@ def _settle(
             noted.append((end, attempt.sent, times))
         if outcome == OK:
             pilot.proven.add(attempt.bag)
-            if bag is not None and len(bag.classes) > 1:
-                limit = bag.classes[attempt.kind].need.limit_seconds
-                if limit:
+            if bag is not None:
+                known = bag.classes[attempt.kind]
+                site_history.note_success(state, known, pilot.record.site, end.wall_seconds)
+                limit = known.need.limit_seconds
+                if limit and len(bag.classes) > 1:
                     bag.classes.pace.add(end.wall_seconds / limit)
     ended = state.counters.ended
     ended[outcome] = ended.get(outcome, 0) + 1

@@ -39,7 +39,7 @@ from covey.core.record.model import (
 from covey.core.record.suspects import Suspect, suspect
 from covey.core.record.task_classes import need_message, needs_of
 from covey.core.record.task_numbers import Numbering, check_segment, names_in, readings_in
-from covey.core.sites import job_history, site_table
+from covey.core.sites import job_history, site_history, site_table
 from covey.core.state import Bag, Job, Pilot, State
 from covey.core.state.classes import TaskClasses
 from covey.core.state.files import BagInputs, BagOutputs
@@ -74,6 +74,7 @@ def rebuild(
         host_history.host_of(state, record).pilots[record.id] = None
         if record.status is not PilotStatus.LOST:
             state.arrivals.unheard[record.id] = None
+    site_history.restore(state, snapshot.site_histories)
     job_history.restore(state, (*snapshot.ended_jobs, *snapshot.jobs))
     _restore_jobs(state, snapshot, now)
     for one in snapshot.bags:

@@ -71,6 +71,8 @@ def _measure(state: State, now: float, site: Site, owner: str) -> SiteMeasures:
         lifetime=_middle(s for whose, s in samples.lifetimes if owner in ("", whose)),
         failure_rate=failed,
         preemption_rate=preempted,
+        speed=samples.told_speed,
+        filling_rate=samples.told_filling,
         measured_at=samples.newest or None,
     )
 

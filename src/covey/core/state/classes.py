@@ -18,6 +18,7 @@ class TaskClass(Struct, eq=False):
     number: int  # of its need; pilots know needs by these numbers
     sample: list[Scalar] | None = None  # the values of one of its tasks
     times: Times = field(default_factory=Times)
+    by_site: dict[str, Times] = field(default_factory=dict)
 
 
 class TaskClasses(list[TaskClass]):

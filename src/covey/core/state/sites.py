@@ -87,7 +87,12 @@ class JobSamples(Struct, eq=False):
     outcomes: deque[tuple[str, JobOutcome]] = field(
         default_factory=lambda: deque(maxlen=MOST_OUTCOMES)
     )
-    history: SiteHistory = field(default_factory=SiteHistory)
+    history: SiteHistory = field(default_factory=SiteHistory)  # without bags that are not over
+    speed: tuple[float, float] = (0.0, 0.0)  # its logarithm, with them; from how many tasks
+    unsaved: bool = False  # whether any of this has changed since it was written
+    saved: float = 0.0  # when that was
+    told_speed: float | None = None  # as answers have it
+    told_filling: float | None = None
     newest: float = 0.0  # when the newest sample was taken
     changed: int = 0
     answers: dict[str, Measured] = field(default_factory=dict)  # by owner; "": everybody's
@@ -108,6 +113,12 @@ class JobSamples(Struct, eq=False):
         self.outcomes.append((owner, outcome))
         self._changed(at)
 
+    def tell(self, speed: float | None, filling: float | None, change: float, at: float) -> None:
+        """Answers have these figures from now on, unless they have almost the same."""
+        if _differs(self.told_speed, speed, change) or _differs(self.told_filling, filling, change):
+            self.told_speed, self.told_filling = speed, filling
+            self._changed(at)
+
     def _changed(self, at: float) -> None:
         self.changed += 1
         self.newest = max(self.newest, at)
@@ -115,6 +126,12 @@ class JobSamples(Struct, eq=False):
     def check(self) -> None:
         assert all(wait.seconds >= 0.0 for wait in self.waits), "a job waited for less than nothing"
         assert all(seconds >= 0.0 for _, seconds in (*self.overheads, *self.lifetimes))
+
+
+def _differs(one: float | None, other: float | None, change: float) -> bool:
+    if one is None or other is None:
+        return one is not other
+    return abs(one - other) > change * max(abs(one), abs(other))
 
 
 class Site(Struct, eq=False):
@@ -142,6 +159,9 @@ class SitePlan(Struct, eq=False):
     guarded: dict[str, SiteSpec] = field(default_factory=dict)  # sites that are not for every task
     reserves: tuple[str, ...] = ()  # sites only for tasks that failed elsewhere
     defined: int = 0  # grows when sites come, go or change
+    filling_at: float = 0.0  # when it was last counted which slots have a task
+    speeds_at: float = 0.0  # when the speeds of sites were last computed
+    speeds_ended: int = 0  # attempts that had ended then
     provide_at: float = 0.0  # how many pilots where is not asked again before, but for ticks
     asked_for: dict[str, float] = field(default_factory=dict)  # owner -> when they last were
     given_up: dict[JobId, JobRecord] = field(default_factory=dict)  # over; nobody saw them end

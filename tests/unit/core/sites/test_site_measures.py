@@ -50,7 +50,7 @@ def test_a_wait_ends_when_the_site_says_so_or_the_pilot_speaks() -> None:
     found = measured(grounds)
     assert (found.jobs, found.waiting) == (3, 0)
     assert (found.wait_median, found.wait_p90, found.wait_at_least) == (10, 20, False)
-    grounds.later(100)
+    grounds.later(30)
     assert measured(grounds).wait_p90 == 20
 
 
