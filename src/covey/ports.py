@@ -29,6 +29,7 @@ from covey.wire import (
     ResultQuery,
     ResultRow,
     ReturnedFile,
+    SiteJobView,
     WasteView,
 )
 
@@ -226,6 +227,10 @@ class Reader(Protocol):
 
     def job_ends(self, pilots: Collection[int]) -> dict[int, str]:
         """How the site jobs of these pilots ended: of each job that has, its last pilot."""
+        ...
+
+    def site_jobs(self, site: str, owner: str | None = None, limit: int = 100) -> list[SiteJobView]:
+        """The jobs of a site, newest first; `owner`: only those for that owner's tasks."""
         ...
 
     def output(self, bag: int, task: int) -> Output | None:

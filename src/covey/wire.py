@@ -16,6 +16,7 @@ from covey.core.explain.answers import BagAnswer, SiteAnswer, TaskAnswer
 from covey.core.record.input_files import InputSummary, InputVersionView
 from covey.core.record.model import Blob, InputSource, Placed, SiteSpec, TaskInput, UnkeptFiles
 from covey.core.record.suspects import MARK
+from covey.core.sites.measures import UNKNOWN, SiteMeasures
 from covey.core.values.space import Scalar
 from covey.pilot.protocol.messages import (
     OK,
@@ -403,7 +404,33 @@ class SiteView(Struct, kw_only=True):
     failover: bool = False
     shared: bool = False
     here: bool = False  # its pilots are processes of the server's machine, and end with it
+    measures: SiteMeasures = UNKNOWN
     spec: SiteSpec | None = None
+
+
+class SiteJobView(Struct, kw_only=True):
+    """A job at a site, which may be over, and what became of it. Times are seconds since 1970; 0:
+    that did not happen, or is not known."""
+
+    id: str
+    site: str
+    handle: str = ""  # what the site calls it
+    owner: str = ""  # whose tasks it was asked for
+    slots: int
+    trial: bool = False
+    state: str  # waiting, running, or how it ended: ok, failed, preempted, refused, cancelled
+    submitted: float
+    requeued: float = 0.0  # when it last was; the next times are later ones
+    requeues: int = 0
+    started: float = 0.0  # as its site said
+    enrolled: float = 0.0  # when its pilot was first heard
+    goodbye: float = 0.0  # when that pilot left by itself
+    cancelled: float = 0.0  # when covey took it back
+    ended: float = 0.0
+    reason: str = ""  # of its end
+    pilot: int = 0
+    host: str = ""  # of that pilot
+    log: str = ""  # where it prints to, at the site
 
 
 class OptionView(Struct, kw_only=True):

@@ -149,3 +149,24 @@ def test_with_a_site_all_that_was_known_of_it_goes(kept: Kept) -> None:
     assert kept.reopen().site_histories == {"lake": history}
     kept.record.apply([ForgetSite("lake")])
     assert (kept.reopen().site_histories, kept.reopen().ended_jobs) == ({}, ())
+
+
+def test_jobs_of_a_site_are_listed_with_their_pilots(kept: Kept) -> None:
+    other = replace(JOB, id=JobId("1-1.1"), site="sea")
+    later = replace(JOB, id=JobId("1-1.2"), wanted_by="bob", trial=False)
+    begun = replace(JOB, handle="7", started=7.5, enrolled=8.5, pilot=1)
+    kept.record.apply([*map(SaveJob, (JOB, other, later, begun)), SavePilot(pilot(1, job=JOB.id))])
+    second, first = kept.reader.site_jobs("lake")
+    assert (first.id, first.state, first.handle, first.pilot, first.host) == (
+        JOB.id,
+        "running",
+        "7",
+        1,
+        pilot(1).host,
+    )
+    assert (second.id, second.state, second.host) == (later.id, "waiting", "")
+    assert [job.id for job in kept.reader.site_jobs("lake", "bob")] == [later.id]
+    assert [job.id for job in kept.reader.site_jobs("lake", None, 1)] == [later.id]
+    kept.record.apply([EndJob(JOB.id, 9.5, "PREEMPTED", JobOutcome.PREEMPTED)])
+    over = kept.reader.site_jobs("lake")[1]
+    assert (over.state, over.ended, over.reason, over.pilot) == ("preempted", 9.5, "PREEMPTED", 1)

@@ -58,6 +58,7 @@ from covey.wire import (
     PilotView,
     ResultQuery,
     ResultRow,
+    SiteJobView,
     WasteView,
 )
 
@@ -183,6 +184,10 @@ class Shelf:
     def job_ends(self, pilots: Collection[int]) -> dict[int, str]:
         self._note("job_ends", *sorted(pilots))
         return {pilot: self.job_ended for pilot in pilots if self.job_ended}
+
+    def site_jobs(self, site: str, owner: str | None = None, limit: int = 100) -> list[SiteJobView]:
+        self._note("site_jobs", site, owner, limit)
+        return [SiteJobView(id="1-1", site=site, handle="77", slots=2, state="ok", submitted=5.0)]
 
     def output(self, bag: int, task: int) -> Output | None:
         self._note("output", bag, task)

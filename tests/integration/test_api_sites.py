@@ -112,7 +112,8 @@ def test_a_site_is_removed_when_nothing_is_left_there(place: Place) -> None:
     assert client.site("lab").waiting == len(jobs)
     client.remove_site("lab")
     assert client.site("lab").status == "removed"
-    assert set(place.do(lambda: place.ports.cancelled)) == set(jobs)
+    cancelled = place.do(lambda: place.ports.cancelled)
+    assert {job.id for job in cancelled} == {job.id for job in jobs}
     for event in (*(JobEnded(job.id, "cancelled") for job in jobs), Ticked()):
         place.do(partial(place._handle, event))
     assert names(place) == ["filed"]
@@ -191,3 +192,13 @@ def test_no_such_trial(place: Place) -> None:
     with pytest.raises(NotFound, match="there is no site nowhere"):
         client.try_site("nowhere")
     assert client.end_trial("filed", "1-9") == 0
+
+
+def test_jobs_of_a_site_are_seen_by_those_whose_tasks_they_are_for(place: Place) -> None:
+    (job,) = place.client().site_jobs("filed", 7)
+    assert (job.id, job.handle, job.state) == ("1-1", "77", "ok")
+    assert place.shelf.asked[-1] == ("site_jobs", "filed", None, 7)
+    place.client(place.token(Role.USER, "ann")).site_jobs("filed")
+    assert place.shelf.asked[-1] == ("site_jobs", "filed", "ann", 100)
+    with pytest.raises(NotFound, match="there is no site filed"):
+        place.client(place.token(Role.USER, "bob")).site_jobs("filed")

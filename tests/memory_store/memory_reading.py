@@ -37,6 +37,7 @@ from covey.store.results import columns, export, failures, queries
 from covey.store.results.bag_views import MOST_IGNORED, class_views, inputs_view, is_silent
 from covey.store.results.task_parameters import NO_PARAMETERS, Points
 from covey.store.sqlite import rows
+from covey.store.sqlite.site_jobs import job_view
 from covey.wire import (
     BagView,
     BriefRow,
@@ -48,6 +49,7 @@ from covey.wire import (
     ResultQuery,
     ResultRow,
     ReturnedFile,
+    SiteJobView,
     WasteView,
 )
 
@@ -251,6 +253,12 @@ class MemoryReader:
             for id_, job in jobs
             if job is not None and job.status is JobStatus.ENDED
         }
+
+    def site_jobs(self, site: str, owner: str | None = None, limit: int = 100) -> list[SiteJobView]:
+        jobs = [job for job in self._jobs.values() if job.site == site]
+        mine = [job for job in reversed(jobs) if owner is None or job.wanted_by == owner]
+        hosts = {id_: pilot.host for id_, pilot in self._pilots.items()}
+        return [job_view(job, hosts.get(PilotId(job.pilot), "")) for job in mine[:limit]]
 
     def output(self, bag: int, task: int) -> Output | None:
         memory_bag = self._bags.get(BagId(bag))

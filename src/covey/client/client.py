@@ -32,6 +32,7 @@ from covey.wire import (
     RunningRow,
     ServerView,
     SiteExplanation,
+    SiteJobView,
     SiteView,
     Stored,
     TokenView,
@@ -363,6 +364,10 @@ class Client:
     def site(self, name: str) -> SiteView:
         """Raises NotFound."""
         return self._get(f"/sites/{_quoted(name)}", SiteView)
+
+    def site_jobs(self, name: str, limit: int = 100) -> list[SiteJobView]:
+        """The site's jobs, newest first, also those that are over. Raises NotFound."""
+        return self._get(f"/sites/{_quoted(name)}/jobs", list[SiteJobView], {"limit": str(limit)})
 
     def save_site(self, name: str, table: dict[str, Any]) -> int:
         """Add a site, or replace all its settings. The keys are those of [sites.NAME] in

@@ -7,6 +7,8 @@ from covey.core.explain.steps import Steps
 from covey.core.match import policy_budget
 from covey.core.protocol import tokens
 from covey.core.record.model import BagStatus, PilotStatus, TokenRecord
+from covey.core.sites.measures import SiteMeasures
+from covey.core.sites.site_measures import measures_of
 from covey.core.state import Bag, State
 from covey.questions.question import LongQuestion, Question
 
@@ -40,6 +42,7 @@ class SiteFigures(Struct, frozen=True):
     waiting: int
     failures: int  # in a row
     rests_until: float
+    measures: SiteMeasures
 
 
 class Figures(Struct, frozen=True, kw_only=True):
@@ -88,7 +91,7 @@ class AllFigures(LongQuestion[Figures], frozen=True):
             short=short,
             aside=aside,
             slots=state.slots(),
-            sites=_of_sites(state),
+            sites=_of_sites(state, now),
         )
 
 
@@ -96,13 +99,16 @@ def _quarantined(state: State) -> int:
     return sum(1 for bag in state.bags.values() if bag.quarantine.reason)
 
 
-def _of_sites(state: State) -> dict[str, SiteFigures]:
+def _of_sites(state: State, now: float) -> dict[str, SiteFigures]:
     found = {}
     for name, site in state.sites.items():
         running = sum(state.jobs[id_].running for id_ in site.jobs)
         suspended = sum(state.jobs[id_].suspended for id_ in site.jobs)
         waiting = len(site.jobs) - running
-        found[name] = SiteFigures(running, suspended, waiting, site.failures, site.rests_until)
+        measures = measures_of(state, now, name)
+        found[name] = SiteFigures(
+            running, suspended, waiting, site.failures, site.rests_until, measures
+        )
     return found
 
 

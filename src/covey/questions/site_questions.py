@@ -8,6 +8,7 @@ from covey.core.explain.steps import Steps
 from covey.core.match.site_access import bar_for_owner
 from covey.core.record.model import JobId, PilotId
 from covey.core.sites import site_table
+from covey.core.sites.site_measures import measures_of
 from covey.core.state import Pilot, Site, State
 from covey.questions.question import LongQuestion, Question
 from covey.wire import SiteView
@@ -69,6 +70,7 @@ def _view(state: State, site: Site, pilots: list[Pilot], now: float) -> SiteView
         failover=spec.failover,
         shared=spec.shared,
         here=spec.facts.here,
+        measures=measures_of(state, now, spec.name),
         spec=spec,
     )
 
@@ -84,6 +86,16 @@ class WhySite(LongQuestion[SiteAnswer | None], frozen=True):
         if site is None:
             return None
         return (yield from site_answers.of_site(state, now, site, self.owner))
+
+
+class LogOfSite(Question[str], frozen=True):
+    """Where jobs of a site print to; {job} and {handle} stand for the job."""
+
+    site: str
+
+    def answer(self, state: State, now: float) -> str:
+        site = state.sites.get(self.site)
+        return site.record.spec.facts.log if site is not None else ""
 
 
 class TrialNow(Struct, frozen=True):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from covey.cli.machines.site_trial import test
+from covey.cli.shared import site_figures as figures
 from covey.cli.shared.commands import FILE_NAME, Command, json_option, print_json, settings
 from covey.core.errors import NotFound
 from covey.frontend import bag_places, formats
@@ -25,9 +26,13 @@ COLUMNS = (
     Column("busy", right=True),
     Column("waiting", right=True),
     Column("limit", right=True),
+    Column("wait", right=True),
+    Column("failed", right=True),
+    Column("free cores", right=True),
     Column("from"),
     Column("trouble"),
 )
+WIDTH = 16  # of the names of facts
 KEYS_HELP = """Keys are those of [sites.NAME] in covey.toml (covey help configuration). Keys of the
 driver and of the environment have a dot: options.partition=short, environment.SGE_ROOT=/opt/sge.
 An empty value removes a key."""
@@ -115,6 +120,9 @@ def _row(view: "SiteView") -> list[str]:
         str(view.busy),
         str(view.waiting),
         str(view.running_limit or "any"),
+        figures.wait(view.measures),
+        figures.share(view.measures.failure_rate),
+        figures.cores(view.measures),
         view.origin,
         (view.trouble or _suspended(view)) if view.status == "on" else "",
     ]
@@ -153,6 +161,29 @@ def show(name: str, as_json: bool) -> None:
         print_json(view)
     else:
         echo("\n".join(_shown(view)))
+
+
+@site.command(cls=Command)
+@click.argument("name")
+@click.option(
+    "-n", "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="How many."
+)
+@json_option
+def jobs(name: str, limit: int, as_json: bool) -> None:
+    """List the jobs of a site, the newest first, with their pilots, logs and ends; also those that
+    are over.
+
+    \b
+    covey site jobs cluster
+    covey site jobs cluster --json | jq -r '.[] | select(.state == "failed") | .log'
+    """
+    views = bag_places.client(settings()).site_jobs(name, limit)
+    if as_json:
+        print_json(views)
+    elif views:
+        echo(render(figures.JOB_COLUMNS, [figures.job_row(view) for view in views]))
+    else:
+        say(f"site {name} has had no jobs")
 
 
 @site.command(cls=Command)
@@ -202,12 +233,13 @@ def _shown(view: "SiteView") -> Iterator[str]:
         ("jobs", formats.site_jobs(view.running, view.suspended, view.waiting)),
         ("users", ", ".join(view.users) or "everybody"),
     ]
+    facts += figures.lines(view.measures)
     if view.price:
         facts.append(("price", f"{view.price:g} per slot and hour"))
     if view.failover:
         facts.append(("for", "tasks that failed elsewhere"))
     for name, fact in facts:
-        yield f"{name:<8}{fact}"
+        yield f"{name:<{WIDTH}}{fact}"
     if view.spec is not None and view.name != LOCAL:
         yield ""
         yield from written(view.name, table_of(view.spec))

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-from covey.classad import Ad
+from covey.classad import UNDEFINED, Ad
+from covey.classad.values import Special
 from covey.core.bags.estimate import expected
 from covey.core.match.pilot_fit import weight
 from covey.core.match.site_access import admits
@@ -21,6 +22,8 @@ from covey.core.record.attempts import Attempt
 from covey.core.record.histories import History
 from covey.core.record.model import BagStatus, Need, PilotStatus, SiteSpec
 from covey.core.sites import site_table
+from covey.core.sites.site_figures import COUNT, FIGURES, SiteFigure
+from covey.core.sites.site_measures import measures_of
 from covey.core.state import Bag, Host, Pilot, State
 from covey.core.state.match_records import Value
 from covey.core.values.scalars import read
@@ -37,7 +40,7 @@ class Attribute(NamedTuple):
 
     name: str
     text: str
-    find: Callable[[State, float, Any], Value | list[str]]
+    find: Callable[[State, float, Any], Value | list[str] | Special]
 
 
 class JobSubject(NamedTuple):
@@ -64,6 +67,18 @@ def _part(rate: float) -> float:
 def _today(state: State, now: float, pilot: Pilot, name: str) -> int:
     found = host_of(state, pilot).history
     return int(getattr(found, name)) if found.day == int(now // host_history.DAY) else 0
+
+
+def _measured(figure: SiteFigure) -> Attribute:
+    """Undefined as long as nothing is known."""
+
+    def find(state: State, now: float, name: str) -> Value | Special:
+        found = getattr(measures_of(state, now, name), figure.field)
+        if found is None:
+            return UNDEFINED
+        return int(found) if figure.kind == COUNT else float(f"{found:.2g}")
+
+    return Attribute(figure.name, figure.text, find)
 
 
 def _since(now: float, then: float) -> float:
@@ -191,6 +206,7 @@ SITE = (
         "mean seconds from sending a task to its result, for recent tasks",
         lambda s, t, n: host_history.turnaround(s, History(site=n)),
     ),
+    *map(_measured, FIGURES),
 )
 BAG = (
     Attribute("Id", "its number", lambda s, t, b: b.id),

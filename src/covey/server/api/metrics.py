@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from covey.core.sites.site_figures import FIGURES, SECONDS
 from covey.questions.server_questions import AllFigures, Figures
 from covey.server.decider import Decider
 from covey.server.web.connections import Connections
@@ -147,6 +148,13 @@ def _of_sites(found: Figures) -> Iterator[Metric]:
     yield jobs
     yield failures
     yield rest
+    for figure in FIGURES:
+        unit = "_seconds" if figure.kind == SECONDS else ""
+        gauge = GaugeMetricFamily(f"covey_site_{figure.field}{unit}", figure.text, labels=["site"])
+        for name, site in found.sites.items():
+            if (value := getattr(site.measures, figure.field)) is not None:
+                gauge.add_metric([name], value)
+        yield gauge
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

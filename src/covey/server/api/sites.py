@@ -21,15 +21,16 @@ from covey.core.record.events import (
     TrialEnded,
 )
 from covey.core.record.model import JobId, Role, SiteSpec, SiteStatus
-from covey.questions.site_questions import TrialAt, ViewsOfSites, WhySite
+from covey.questions.site_questions import LogOfSite, TrialAt, ViewsOfSites, WhySite
 from covey.server.api.trials import OVER, Trials
 from covey.server.web.auth import MANAGE, SEE
 from covey.server.web.problems import HttpProblem
 from covey.server.web.requests import ServerAccess, caller_of, deadline, number, order
 from covey.server.web.route import API, H, look, route
 from covey.whoami import user
-from covey.wire import SiteExplanation, SiteView, TrialView
+from covey.wire import SiteExplanation, SiteJobView, SiteView, TrialView
 
+MOST_JOBS = 10_000  # in one answer
 SITE = "/sites/{site}"
 TRIAL = SITE + "/trials/{job}"
 
@@ -82,6 +83,18 @@ class SiteCalls:
         if answer is None:
             raise HttpProblem(404, "not-found", f"there is no site {site.name[:100]} any more")
         return SiteExplanation(name=site.name, summary=answer.summary, answer=answer)
+
+    @look(f"{SITE}/jobs", "the jobs of a site, also those that are over", SEE, "limit")
+    async def jobs(self, request: Request) -> list[SiteJobView]:
+        """The latest first. Only admins see those for the tasks of others."""
+        site, caller = await self.one(request), caller_of(request)
+        owner = None if caller.may(Role.ADMIN) else caller.owner
+        limit = min(max(0, number(request, "limit", 100)), MOST_JOBS)
+        found = await self._asking.read(lambda reader: reader.site_jobs(site.name, owner, limit))
+        log = self._asking.decider.ask(LogOfSite(site.name))
+        for view in found:
+            view.log = log.replace("{job}", view.id).replace("{handle}", view.handle)
+        return found
 
     # -- changing ------------------------------------------------------------------------------
 

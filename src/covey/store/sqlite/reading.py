@@ -31,7 +31,15 @@ from covey.store.results.bag_views import MOST_IGNORED, class_views, inputs_view
 from covey.store.results.columns import columns
 from covey.store.results.queries import Query, understand
 from covey.store.results.task_parameters import NO_PARAMETERS, Points, PointSource
-from covey.store.sqlite import connections, returned_files, rows, schema, snapshots, waste
+from covey.store.sqlite import (
+    connections,
+    returned_files,
+    rows,
+    schema,
+    site_jobs,
+    snapshots,
+    waste,
+)
 from covey.wire import (
     MOST_LISTED,
     BagView,
@@ -44,6 +52,7 @@ from covey.wire import (
     ResultQuery,
     ResultRow,
     ReturnedFile,
+    SiteJobView,
     WasteView,
     in_list,
 )
@@ -254,6 +263,10 @@ class SqliteReader:
     def job_ends(self, pilots: Collection[int]) -> dict[int, str]:
         with self._reading() as connection:
             return dict(connection.execute(_JOB_ENDS, (json.dumps(sorted(pilots)),)).fetchall())
+
+    def site_jobs(self, site: str, owner: str | None = None, limit: int = 100) -> list[SiteJobView]:
+        with self._reading() as connection:
+            return site_jobs.views(connection, site, owner, limit)
 
     def output(self, bag: int, task: int) -> Output | None:
         with self._reading() as connection:

@@ -285,7 +285,7 @@ def token_from(row: tuple[Any, ...]) -> TokenRecord:
     return msgspec.convert(dict(zip(TokenRecord.__struct_fields__, row, strict=True)), TokenRecord)
 
 
-def job_from(row: tuple[Any, ...]) -> JobRecord:
+def job_from(row: Sequence[Any]) -> JobRecord:
     """From JOB_COLUMNS. SQLite has 0 and 1 for a flag, which only a reader that is not strict
     takes."""
     fields = dict(zip(JobRecord.__struct_fields__, row, strict=True))

@@ -13,6 +13,7 @@ from msgspec import to_builtins
 from covey.core.record.actions import EndJob
 from covey.core.record.model import JobRecord, JobStatus
 from covey.store.sqlite import rows
+from covey.wire import SiteJobView
 
 MOST_ENDED = 1000  # of one site
 MOST_MEASURED = 200  # of one site, that a server starts with
@@ -62,6 +63,42 @@ def alive(connection: sqlite3.Connection) -> tuple[JobRecord, ...]:
     """In the order in which they were submitted."""
     query = f"SELECT {rows.JOB_COLUMNS} FROM jobs WHERE status <> 'ended' ORDER BY row"
     return tuple(map(rows.job_from, connection.execute(query)))
+
+
+def views(
+    connection: sqlite3.Connection, site: str, owner: str | None, limit: int
+) -> list[SiteJobView]:
+    """The latest first, with the hosts of their pilots."""
+    query = f"""
+        SELECT {rows.JOB_COLUMNS}, (SELECT host FROM pilots WHERE pilots.id = jobs.pilot)
+        FROM jobs WHERE site = ?1 AND (?2 IS NULL OR wanted_by = ?2) ORDER BY row DESC LIMIT ?3"""
+    found = connection.execute(query, (site, owner, limit))
+    return [job_view(rows.job_from(row), host or "") for *row, host in found]
+
+
+def job_view(job: JobRecord, host: str) -> SiteJobView:
+    runs = job.started or job.enrolled
+    alive = "running" if runs else "waiting"
+    return SiteJobView(
+        id=job.id,
+        site=job.site,
+        handle=job.handle,
+        owner=job.wanted_by,
+        slots=job.slots,
+        trial=job.trial,
+        state=(job.outcome.value or "ended") if job.status is JobStatus.ENDED else alive,
+        submitted=job.submitted,
+        requeued=job.requeued,
+        requeues=job.requeues,
+        started=job.started,
+        enrolled=job.enrolled,
+        goodbye=job.goodbye,
+        cancelled=job.cancelled,
+        ended=job.ended,
+        reason=job.reason,
+        pilot=job.pilot,
+        host=host,
+    )
 
 
 def ended(connection: sqlite3.Connection) -> tuple[JobRecord, ...]:

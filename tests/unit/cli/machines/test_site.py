@@ -1,6 +1,7 @@
 """`covey site` and `covey explain site`: what people see, write and are told to do."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,30 @@ from covey.config_sites import read, table_of
 from covey.core.errors import NotFound
 from covey.core.explain.answers import Limit, Reason, SiteAnswer, Wanting
 from covey.core.record.model import SiteFacts, SiteSpec
+from covey.core.sites.measures import SiteMeasures
 from covey.frontend import bag_places
-from covey.wire import SiteExplanation, SiteView, TrialStep, TrialView
+from covey.wire import SiteExplanation, SiteJobView, SiteView, TrialStep, TrialView
 from tests.unit.cli.source import FakeSource, Look
+
+JOB = SiteJobView(
+    id="3-1.0",
+    site="lab",
+    handle="77_0",
+    owner="ann",
+    slots=4,
+    state="preempted",
+    submitted=1000.0,
+    requeued=1100.0,
+    requeues=1,
+    started=1160.0,
+    enrolled=1163.0,
+    goodbye=0.0,
+    ended=1463.0,
+    reason="PREEMPTED",
+    pilot=9,
+    host="node3",
+    log="/covey/log/77_0.out",
+)
 
 
 class Fake(FakeSource):
@@ -34,6 +56,10 @@ class Fake(FakeSource):
         if not found:
             raise NotFound(f"there is no site {name}")
         return found[0]
+
+    def site_jobs(self, name: str, limit: int = 100) -> list[SiteJobView]:
+        self.told.append(("jobs", name, limit))
+        return [JOB] if name == "lab" else []
 
     def save_site(self, name: str, table: dict[str, Any]) -> int:
         self.told.append(("save", name, table))
@@ -128,7 +154,7 @@ def test_without_a_server_covey_toml_is_shown(
 
 def test_show(look: Look) -> None:
     told = look("site", "show", "lab").stdout
-    assert "site    lab (slurm), from added" in told
+    assert "site            lab (slurm), from added" in told
     assert '[sites.lab]\ndriver = "slurm"\nslots = 4\n' in told
     assert '[sites.lab.options]\npartition = "short"' in told
     assert json.loads(look("site", "show", "lab", "--json").stdout)["spec"]["slots"] == 4
@@ -390,3 +416,67 @@ def test_waiting_is_told_now_and_then(
     ran = look("site", "test", "lab", status=1)  # and Ctrl-C
     assert "… waiting for at most 10 m 00 s more; Ctrl-C cancels the pilot" in ran.stdout
     assert "the site: it rests" in ran.stdout
+
+
+def test_what_is_known_of_a_site_is_shown(look: Look, source: Fake) -> None:
+    source.held = [
+        _view(
+            "lab",
+            measures=SiteMeasures(
+                jobs=12,
+                waiting=5,
+                wait_median=90.0,
+                wait_p90=600.0,
+                wait_at_least=True,
+                wait_trend=-120.0,
+                start_overhead=4.0,
+                lifetime=3600.0,
+                failure_rate=0.25,
+                preemption_rate=0.0,
+                speed=1.5,
+                filling_rate=0.8,
+                measured_at=time.time() - 60.0,
+                free_cores=40,
+                total_cores=128,
+                queue_length=7,
+                capacity_at=time.time() - 30.0,
+            ),
+        ),
+        _view("far", measures=SiteMeasures(free_nodes=3, capacity_at=1.0)),
+    ]
+    listed = look("site", "list").output.splitlines()
+    assert "> 1 m 30 s" in listed[1]
+    assert "25 %" in listed[1]
+    assert "40 of 128" in listed[1]
+    assert "3 nodes" in listed[2]
+    shown = " ".join(look("site", "show", "lab").output.split())
+    for words in (
+        "wait > 1 m 30 s",
+        "longest waits 10 m",
+        "wait grows by -2 m",
+        "start-up 4.0 s",
+        "a pilot stays 1 h",
+        "jobs failed 25 %",
+        "jobs preempted 0 %",
+        "speed 1.5 times the average site's",
+        "slots filled 80 %",
+        "from 12 jobs, 5 of which still wait",
+        "free there 40 of 128",
+        "queue there 7 jobs of everybody",
+    ):
+        assert words in shown, shown
+
+
+def test_jobs_of_a_site(look: Look, source: Fake) -> None:
+    text = " ".join(look("site", "jobs", "lab").output.split())
+    for words in (
+        "3-1.0 77_0 ann 4 preempted",
+        "1 m 00 s 3.0 s 5 m 00 s",
+        "9 node3 /covey/log/77_0.out",
+    ):
+        assert words in text, text
+    assert "PREEMPTED, requeued 1 times" in text
+    assert source.told[-1] == ("jobs", "lab", 50)
+    assert json.loads(look("site", "jobs", "lab", "-n", "3", "--json").output)[0]["log"] == JOB.log
+    assert source.told[-1] == ("jobs", "lab", 3)
+    assert "has had no jobs" in look("site", "jobs", "far").stderr

@@ -26,3 +26,17 @@ def test_a_site_whose_check_fails_is_seen() -> None:
     assert 'covey_site_jobs{site="lake",state="waiting"} 1.0' in text
     rests = next(line for line in text.splitlines() if line.startswith("covey_site_rests_until_"))
     assert float(rests.split()[-1]) > grounds.now
+
+
+def test_what_is_known_of_a_site_is_there_and_nothing_else() -> None:
+    grounds = Grounds(site())
+    grounds.submit(spec(1))
+    grounds.now += 40
+    grounds.runs(*grounds.jobs)
+
+    async def render() -> bytes:
+        return await renderer(decider_of(grounds.scheduler), lambda: 0, lambda: 0)()
+
+    text = asyncio.run(render()).decode()
+    assert 'covey_site_wait_median_seconds{site="lake"} 40.0' in text
+    assert "covey_site_free_cores{" not in text, "its batch system has said nothing"
