@@ -90,8 +90,8 @@ class SiteCalls:
         site, caller = await self.one(request), caller_of(request)
         owner = None if caller.may(Role.ADMIN) else caller.owner
         limit = min(max(0, number(request, "limit", 100)), MOST_JOBS)
-        found = await self._asking.read(lambda reader: reader.site_jobs(site.name, owner, limit))
-        log = self._asking.decider.ask(LogOfSite(site.name))
+        found = await self._access.read(lambda reader: reader.site_jobs(site.name, owner, limit))
+        log = self._access.decider.ask(LogOfSite(site.name))
         for view in found:
             view.log = log.replace("{job}", view.id).replace("{handle}", view.handle)
         return found
