@@ -86,13 +86,13 @@ def believes_whoever_says_it_ended(patch: pytest.MonkeyPatch) -> None:
 
 
 def believes_whoever_says_they_have_it(patch: pytest.MonkeyPatch) -> None:
-    adopt_one: Callable[..., None] = recovery._adopt_one
+    adopt_one: Callable[..., None] = recovery._adopt_attempt
 
     def credulous(turn: Any, pilot: Any, id_: Any, one: Any, given: Any) -> None:
         adopt_one(turn, pilot, id_, one, {**given, id_: (one.bag, one.task)})
 
-    patch.setattr(recovery, "_may_be_its", lambda _, __, bag, one: one.task < bag.places.next)
-    patch.setattr(recovery, "_adopt_one", credulous)
+    patch.setattr(recovery, "_may_hold", lambda _, __, bag, one: one.task < bag.places.next)
+    patch.setattr(recovery, "_adopt_attempt", credulous)
 
 
 def sends_out_whatever_there_is(patch: pytest.MonkeyPatch) -> None:

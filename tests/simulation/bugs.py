@@ -219,7 +219,7 @@ def tells_nobody_to_stop(right: Callable[..., None], turn: Turn, attempt: Attemp
     attempt.cancelled = True
 
 
-@bug((recovery, "_adopt_one"))
+@bug((recovery, "_adopt_attempt"))
 def adopts_without_taking_out_of_doubt(
     right: Callable[..., None], turn: Turn, pilot: Pilot, id_: AttemptId, one: Held, given: Given
 ) -> None:
@@ -513,7 +513,7 @@ def believes_ends_without_a_receipt(
     return right(pilot, bag, end, {**given, **proof})
 
 
-@bug((recovery, "_adopt_one"), words="which it was never sent")
+@bug((recovery, "_adopt_attempt"), words="which it was never sent")
 def adopts_without_a_receipt(
     right: Callable[..., None], turn: Turn, pilot: Pilot, id_: AttemptId, one: Held, given: Given
 ) -> None:

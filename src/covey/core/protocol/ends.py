@@ -8,11 +8,11 @@ The rules, in order:
   counts, unless another attempt may still end well, and in time: that one is waited for. A task
   that ran into its time limit is given more time a few times, whatever its retries.
 - A task without chances left has one more on the bag's fail-over sites, if it has any.
-- So many own failures in a row, without a success, pause the bag: it fails everywhere (`blame`).
+- Many own failures in a row, without a success, pause the bag: it fails everywhere (`blame`).
 - A loss of infrastructure uses up no retry. Only a bag that is not idempotent is not repeated.
-- An attempt that never started is as if it had never been.
-- A pilot speaks of what it was given. An attempt that core does not know as this pilot's is
-  believed with a receipt only (`receipts`); without one, its end is as if it had never come.
+- An attempt that never started leaves no trace.
+- A pilot may end only attempts that it was given. For an attempt that core does not know as this
+  pilot's it must show a receipt (`receipts`); without a receipt its end is ignored.
 """
 
 from collections.abc import Iterable, Sequence
@@ -58,7 +58,7 @@ from covey.pilot.protocol.messages import (
 
 LONGEST_TROUBLE = 300
 _EXPECTED = (OK, CANCELLED)  # no failures
-_COUNTS = Verdict.COUNTS  # to look it up in its class takes a while
+_COUNTS = Verdict.COUNTS  # looking it up in its class is slow
 
 
 def settle(
@@ -68,9 +68,9 @@ def settle(
     given: Given = NOTHING_GIVEN,
     at: float | None = None,
 ) -> tuple[EndRecord, ...]:
-    """Take in what has ended there; the rows to record. Of what never started there is none.
-    `given` are the attempts of which the pilot has shown receipts; `at` is when it sent this, if
-    that is known."""
+    """Take in the ends of attempts at this pilot. Returns their records, except those of attempts
+    that never started. `given` are the attempts for which the pilot has shown receipts; `at` is
+    when it sent the ends, if that is known."""
     noted: list[host_history.Ended] = []
     at = turn.now if at is None else at
     records = [_settle(turn, pilot, end, noted, given, at) for end in ends]
@@ -136,7 +136,7 @@ def _was_given(pilot: Pilot, bag: Bag | None, end: End, given: Given) -> bool:
 def lose(turn: Turn, pilot: Pilot, reason: str, attempts: list[Attempt] | None = None) -> None:
     """Give up attempts (by default all) of a pilot, and let their tasks go elsewhere."""
     chosen = list(pilot.attempts.values()) if attempts is None else attempts
-    lost = [End(*one.id, one.bag, one.task, LOST, message=reason) for one in chosen]
+    lost = [End(*sent.id, sent.bag, sent.task, LOST, message=reason) for sent in chosen]
     records = settle(turn, pilot, lost)
     if records:
         turn.write(RecordEnds(pilot.record.id, 0, records))
@@ -150,8 +150,8 @@ def any_ran(ended: Sequence[End]) -> bool:
 def take_back(turn: Turn, pilot: Pilot) -> None:
     """The pilot says that it has started none of the attempts that it was sent: they were in an
     answer that it did not wait for. Their tasks go elsewhere, as if they had never been sent."""
-    sent = list(pilot.attempts.values())
-    settle(turn, pilot, [End(*one.id, one.bag, one.task, RETURNED) for one in sent])
+    attempts = list(pilot.attempts.values())
+    settle(turn, pilot, [End(*sent.id, sent.bag, sent.task, RETURNED) for sent in attempts])
 
 
 def lose_unknown(turn: Turn, bag: Bag, task: TaskNumber) -> None:
@@ -166,7 +166,7 @@ def lose_unknown(turn: Turn, bag: Bag, task: TaskNumber) -> None:
 
 
 def give_up_unsent(turn: Turn, bag: Bag, attempt: Attempt, message: str) -> None:
-    """An attempt that no pilot could make, wherever it went: its task has failed."""
+    """No pilot could make this attempt: its task has failed."""
     turn.state.pilots[attempt.pilot].drop(attempt.id)
     _forget_attempt(bag, attempt)
     _give_up(turn, bag, attempt.task)
@@ -196,10 +196,10 @@ def _record_failure(turn: Turn, end: End) -> None:
 
 
 def take_back_unsent(turn: Turn, bag: Bag, attempt: Attempt) -> None:
-    """An attempt that was about to be sent, and is not: as if it had never been."""
+    """An attempt was about to be sent and is not: undo it."""
     pilot = turn.state.pilots[attempt.pilot]
     pilot.drop(attempt.id)
-    pilot.recalls = [one for one in pilot.recalls if one is not attempt]
+    pilot.recalls = [recalled for recalled in pilot.recalls if recalled is not attempt]
     _forget_attempt(bag, attempt)
     if attempt.task not in bag.places.live:
         bag.free(attempt.task)
@@ -218,7 +218,7 @@ def _finished(turn: Turn, bag: Bag) -> SaveBagStatus:
 
 
 def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, attempt: Attempt | None) -> Verdict:
-    """`attempt`: what it was sent as; None if we forgot."""
+    """`attempt`: None if core does not know it any more."""
     task, places = TaskNumber(end.task), bag.places
     if not 0 <= task < places.next or task in places.done:
         return Verdict.WASTE
@@ -263,8 +263,8 @@ def _judge(turn: Turn, pilot: Pilot, bag: Bag, end: End, attempt: Attempt | None
 
 
 def _free(state: State, bag: Bag, task: TaskNumber, end: End) -> None:
-    """The task goes out again: at once, or, if its attempt was sent before the server restarted,
-    when all pilots have been heard. Until then one of them may have a newer attempt."""
+    """The task goes out again, at once. If its attempt was sent before the server restarted, it
+    waits until all pilots have been heard: one of them may have a newer attempt."""
     if end.epoch < state.epoch and state.arrivals.unheard:
         bag.places.doubt.add(task)
     elif task not in bag.places.doubt:
@@ -272,10 +272,10 @@ def _free(state: State, bag: Bag, task: TaskNumber, end: End) -> None:
 
 
 def _is_awaited(bag: Bag, task: TaskNumber) -> bool:
-    """Whether another attempt may still end in time. Those of a bag that must not be repeated are
-    waited for, however late."""
+    """Whether another attempt may still end in time. If the bag must not be repeated, late attempts
+    are waited for, too."""
     attempts = bag.places.live.get(task, ())
-    return any(not one.expired or not bag.spec.idempotent for one in attempts)
+    return any(not attempt.expired or not bag.spec.idempotent for attempt in attempts)
 
 
 def _has_last_chance(
@@ -299,7 +299,8 @@ def _has_last_chance(
 
 
 def restore_last_chances(state: State, bag: Bag) -> None:
-    """Of tasks that had failed too often before the server started: they have or had theirs."""
+    """Tasks that had failed too often before the server started have used their last chance, or
+    have it now."""
     if bag.spec.idempotent and last_resorts(state, bag):
         failures = bag.failures
         failed = (*failures.tries, *failures.overtimes)
@@ -357,7 +358,7 @@ def _give_up(turn: Turn, bag: Bag, task: TaskNumber) -> None:
 
 
 def _count_down(turn: Turn, bag: Bag, task: TaskNumber) -> None:
-    """One task fewer to go in its chunk; the last one closes it, and perhaps ends the bag."""
+    """The task has its result. The last task of a chunk closes the chunk, and may end the bag."""
     closed = bag.chunks.count_down(task)
     if closed is not None:
         first, stop = closed

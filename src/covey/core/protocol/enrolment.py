@@ -1,4 +1,4 @@
-"""Which pilots are let in."""
+"""Which pilots may enrol."""
 
 from covey.core.protocol import job_secrets, report_check
 from covey.core.protocol.tokens import ANYBODY, WALLS_NEEDED, read_hand_job
@@ -12,7 +12,7 @@ from covey.pilot.protocol.messages import Enrol
 
 
 def refusal(turn: Turn, enrol_: Enrol, known: PilotId | None, owner: str) -> tuple[Problem, str]:
-    """Why it is not let in; without words: it is."""
+    """Why the pilot may not enrol; with "" as the reason, it may."""
     state, job = turn.state, JobId(enrol_.job)
     if problem := report_check.enrol_problem(enrol_):
         return Problem.INVALID, problem
@@ -22,7 +22,8 @@ def refusal(turn: Turn, enrol_: Enrol, known: PilotId | None, owner: str) -> tup
         words = "another pilot with the same secret has taken its place; each needs its own"
         return Problem.SUPERSEDED, words
     if known is not None and state.pilots[known].record.job != job:
-        return Problem.INVALID, "this key is that of another site job's pilot"
+        words = "a pilot of another site job uses this key: start the pilot again, for another key"
+        return Problem.INVALID, words
     if known is None and not site_table.knows(state, job):
         return Problem.NOT_FOUND, f"there is no site job {job} any more"
     hand = read_hand_job(job)
@@ -32,10 +33,10 @@ def refusal(turn: Turn, enrol_: Enrol, known: PilotId | None, owner: str) -> tup
 
 
 def _too_many(state: State, owner: str) -> str:
-    """Why no more pilots of this owner (empty: for everybody) are taken; nothing: they are."""
+    """Why no more pilots of this owner ("": pilots for everybody) are taken; "" if they are."""
     count, most = len(state.pilots), state.settings.most_pilots
     if count >= most:
-        return f"the server takes no more than {most:,} pilots, and has as many"
+        return f"the server has {most:,} pilots, and takes no more"
     if not owner or count < owner_share(most, 0):
         return ""
     held = sum(pilot.record.owner == owner for pilot in state.pilots.values())
@@ -49,9 +50,9 @@ def _too_many(state: State, owner: str) -> str:
 
 
 def _is_fenced(turn: Turn, enrol_: Enrol) -> bool:
-    """Whether somebody else is the pilot of its job now. Two that live would otherwise put each
-    other out for ever."""
+    """Whether another pilot has taken the place of this one in its job. Otherwise two living pilots
+    would replace each other for ever."""
     if enrol_.key not in turn.state.arrivals.fenced:
         return False
-    others = [one for one in turn.state.pilots.values() if one.record.job == enrol_.job]
-    return any(one.last > 0 for one in others)
+    pilots = turn.state.pilots.values()
+    return any(pilot.last > 0 for pilot in pilots if pilot.record.job == enrol_.job)

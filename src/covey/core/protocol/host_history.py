@@ -1,16 +1,18 @@
-"""What is remembered of hosts: how often tasks fail there, how long they take, what it has done.
+"""Histories of hosts: how often tasks fail there, how long they take, how much work was done.
 
 The rules:
 - Counts decay: what happened `HALF_LIFE` ago weighs half. They are brought up to date when
-  something is added, so looking costs one power.
-- A new host is taken to be like its site, a new site like all, and all like `PRIOR_ERRORS`: a rate
-  is a mean that begins with `PRIOR_WEIGHT` attempts of the next larger whole. Nothing is undefined.
-- A task that returned unstarted, or was cancelled, says nothing. One that was lost with its pilot
-  says something of the host's life, nothing of its soundness; so does one that is not back by its
-  deadline (GridBot counts it as preempted), once, though it may still come.
+  something is added, so reading them costs one power.
+- A new host is expected to be like its site, a new site like all sites, and all sites like
+  `PRIOR_ERRORS`: a rate is a mean that begins with `PRIOR_WEIGHT` attempts of the next larger
+  group. So every rate is defined.
+- A task that was returned or cancelled does not count. A task that was lost with its pilot counts
+  as lost, not as failed: it tells how long the host lives, not whether it works. A task that is
+  not back by its deadline counts as lost, too, once (GridBot counts it as preempted), though it may
+  still come.
 - Sites are summed up once a second.
-- It is written at most every `SAVE_SECONDS` for each host, and when the server ends. What a crash
-  takes with it are some seconds of statistics.
+- A history is written at most every `SAVE_SECONDS`, and when the server ends. A crash loses a few
+  seconds of statistics.
 """
 
 from typing import TypeAlias
@@ -30,7 +32,7 @@ PRIOR_ERRORS, PRIOR_LOSSES = 0.02, 0.05
 PRIOR_WEIGHT = 5.0
 SAVE_SECONDS = 30.0
 MOVING = 0.1  # the weight of the latest turnaround in its mean
-MEASURED = 3  # tasks of a class, before one can be called fast
+MEASURED = 3  # tasks of a class that must have ended before their speeds are compared
 FASTEST = 100.0
 MOST_SECONDS = 1e7  # of CPU that a pilot is believed for one task
 DAY = 86400.0
@@ -60,9 +62,9 @@ def host_of(state: State, record: PilotRecord) -> Host:
 
 
 def note(turn: Turn, record: PilotRecord, ended: list[Ended]) -> None:
-    """These attempts have ended there."""
-    told = [one for one in ended if one[0].outcome not in (RETURNED, CANCELLED)]
-    if not told:
+    """Count these attempts, which have ended on the pilot's host."""
+    counted = [entry for entry in ended if entry[0].outcome not in (RETURNED, CANCELLED)]
+    if not counted:
         return
     now = turn.now
     host = turn.state.hosts[record.host]
@@ -73,11 +75,11 @@ def note(turn: Turn, record: PilotRecord, ended: list[Ended]) -> None:
     day = int(now // DAY)
     if found.day != day:
         found.day, found.done_today, found.failed_today = day, 0, 0
-    well = [one for one in told if one[0].outcome == OK]
+    well = [entry for entry in counted if entry[0].outcome == OK]
     if well:
         _note_successes(found, well, now)
         fresh.done += len(well)
-    for end, _, _ in told if len(well) < len(told) else ():
+    for end, _, _ in counted if len(well) < len(counted) else ():
         if end.outcome == OK:
             found.row = 0
         elif end.outcome == LOST:
@@ -110,7 +112,7 @@ def _note_successes(found: History, well: list[Ended], now: float) -> None:
 
 
 def note_late(turn: Turn, record: PilotRecord) -> None:
-    """An attempt there is not back by its deadline."""
+    """Count an attempt on this pilot's host that is not back by its deadline."""
     host = turn.state.hosts[record.host]
     turn.state.histories.unsaved[record.host] = None
     _decay(host.history, turn.now)
@@ -119,7 +121,8 @@ def note_late(turn: Turn, record: PilotRecord) -> None:
 
 
 def sum_up(turn: Turn) -> None:
-    """Add what is new of hosts to their sites and to the whole, once a second."""
+    """Add the fresh counts of hosts to the histories of their sites and of all sites, once a
+    second."""
     state, now = turn.state, turn.now
     for name in state.histories.unsaved:
         host = state.hosts[name]
@@ -139,7 +142,7 @@ def sum_up(turn: Turn) -> None:
 
 
 def _faded(found: History, now: float) -> float:
-    """What a count of this history's time still weighs."""
+    """The weight that the counts of this history still have."""
     return float(0.5 ** (max(0.0, now - found.at) / HALF_LIFE))
 
 
@@ -154,7 +157,7 @@ def _decay(found: History, now: float) -> None:
 
 
 def error_rate(state: State, found: History, now: float) -> float:
-    """Of the attempts there that ended, the part that failed."""
+    """The part of the attempts that ended there which failed."""
     weight = PRIOR_WEIGHT / max(_faded(found, now), 1e-9)
     ended = found.done + found.failed
     prior = site_error_rate(state, found.site)
@@ -176,7 +179,7 @@ def _rate_of_all(found: History | None, prior: float) -> float:
 
 
 def loss_rate(state: State, found: History) -> float:
-    """Of the attempts there, the part that was lost with its pilot."""
+    """The part of the attempts there that was lost with its pilot."""
     prior = PRIOR_LOSSES
     for whole in (state.histories.overall, state.histories.by_site.get(found.site), found):
         if whole is not None:
@@ -186,7 +189,7 @@ def loss_rate(state: State, found: History) -> float:
 
 
 def turnaround(state: State, found: History) -> float:
-    """Seconds; 0 while nothing is known anywhere."""
+    """In seconds; 0 if no task has succeeded anywhere."""
     for whole in (found, state.histories.by_site.get(found.site), state.histories.overall):
         if whole is not None and whole.last_done:
             return whole.turnaround
@@ -198,7 +201,8 @@ def recent_cpu(found: History, now: float) -> float:
 
 
 def save(turn: Turn, *, at_once: bool = False) -> None:
-    """Write what has changed, unless that was done just now."""
+    """Write the histories that have changed, unless they were written in the last
+    `SAVE_SECONDS`."""
     sum_up(turn)
     state = turn.state
     for name in list(state.histories.unsaved):

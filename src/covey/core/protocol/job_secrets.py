@@ -1,8 +1,8 @@
-"""The secret of a site job lets in one pilot: whoever shows it again must be that pilot.
+"""The secret of a site job lets in one pilot: only that pilot may show it again.
 
 Others may find the secret: it stands in the job's script, which the spool of a batch system shows
 to everybody who uses the same account. So once a pilot has enrolled, the secret alone is not
-enough. A pilot is known by the key that it drew when it started, which is in its memory only.
+enough: the pilot must also show the key that it drew when it started. Only its memory has the key.
 
 A job that its site starts again has a new pilot, with the same script and another key. That pilot
 is let in when the site has said that the job was requeued, or when nothing has been heard of the
@@ -18,7 +18,7 @@ from covey.pilot.protocol.messages import Enrol
 
 
 def refusal(turn: Turn, enrol: Enrol) -> str:
-    """Why this pilot must wait before its secret lets it in; empty: it need not."""
+    """Why this pilot must wait before its secret lets it in; "" if it need not wait."""
     state = turn.state
     job = state.jobs.get(JobId(enrol.job))
     heard = _holder_heard(state, enrol)
@@ -52,12 +52,12 @@ def left(state: State, record: PilotRecord, now: float) -> None:
 
 
 def _holder_heard(state: State, enrol: Enrol) -> float | None:
-    """When the pilot was last heard that this secret was used by; None if no other pilot has."""
+    """When another pilot that used this secret was last heard; None if there is no other."""
     job = state.jobs.get(JobId(enrol.job))
-    if job is None:  # of a pilot that a person started nothing is known but what lives
+    if job is None:  # a person started the pilot: only pilots that are there now are known
         pilots = state.pilots.values() if enrol.job else ()
-        others = (one for one in pilots if one.record.job == enrol.job)
-        return max((one.heard for one in others if one.record.key != enrol.key), default=None)
+        of_job = (pilot for pilot in pilots if pilot.record.job == enrol.job)
+        return max((pilot.heard for pilot in of_job if pilot.record.key != enrol.key), default=None)
     if job.holder in ("", enrol.key):
         return None
     id_ = state.arrivals.keys.get(job.holder)

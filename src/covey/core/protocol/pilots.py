@@ -64,8 +64,8 @@ from covey.pilot.protocol.messages import (
 )
 
 MOST_OPEN = 2  # syncs of one pilot that wait for durability
-MOST_FENCED = 10_000  # that are remembered
-FOLLOW_SECONDS = 30.0  # after the last time somebody asked
+MOST_FENCED = 10_000  # keys of replaced pilots that are remembered
+FOLLOW_SECONDS = 30.0  # that output is followed after the last time somebody asked for it
 FORGET_SECONDS = 24 * 3600.0
 
 
@@ -141,8 +141,8 @@ def _owner_of(state: State, enrol_: Enrol) -> str:
 
 
 def _idle_seconds(turn: Turn, pilot: Pilot) -> float:
-    """After which it goes home by itself. One that a person started stays for as long as it may:
-    nobody would start it again."""
+    """How long the pilot stays without work. A pilot that a person started stays for as long as it
+    may: no site would start it again."""
     if not by_hand(pilot):
         site = turn.state.sites.get(pilot.record.site)
         own = site.record.spec.idle_seconds if site is not None else 0.0
@@ -151,13 +151,14 @@ def _idle_seconds(turn: Turn, pilot: Pilot) -> float:
 
 
 def by_hand(pilot: Pilot) -> bool:
-    """One that a person started."""
+    """Whether a person started this pilot."""
     return read_hand_job(pilot.record.job) is not None
 
 
 def _stays(turn: Turn, pilot: Pilot) -> bool:
-    """Whether it waits for the next server when this one ends: if nobody would start it again, or
-    it has work that would be lost. Idle at a site it would hold what others could use."""
+    """Whether the pilot waits for the next server when this one ends. It does if no site would
+    start it again, or if it has work that would be lost. An idle pilot of a site would only hold
+    what others could use."""
     site = turn.state.sites.get(pilot.record.site)
     placed = site is not None and not site.record.spec.facts.here
     return by_hand(pilot) or (placed and bool(pilot.attempts))
@@ -168,9 +169,9 @@ def _host(record: PilotRecord, now: float) -> SaveHost:
 
 
 def _take_place(turn: Turn, pilot: Pilot) -> None:
-    """A site job that was requeued has a new pilot: whatever was there before is not it. It will
-    not be heard again, and its tasks go elsewhere. This is certain when the new one speaks; that
-    somebody enrols may be a late message of one that is dead."""
+    """A site job that was requeued has a new pilot. Earlier pilots of the job are gone: their tasks
+    go elsewhere. This is certain only when the new pilot syncs: an enrolment may be a late message
+    of a pilot that is dead."""
     record, fenced = pilot.record, turn.state.arrivals.fenced
     if not record.job:
         return
@@ -179,7 +180,7 @@ def _take_place(turn: Turn, pilot: Pilot) -> None:
         job.pilot, job.left_at = record.id, 0.0
         if job.voice not in ("", record.key):
             job.succeeded, job.started = True, record.enrolled
-            if pilot.until > turn.now:  # by the clock of the job's earlier start
+            if pilot.until > turn.now:  # that was reckoned from the job's earlier start
                 pilot.until = end_of(record.job, job.started, job.record.wall_seconds)
         job.voice = record.key
     for other in list(turn.state.pilots.values()):
@@ -194,14 +195,15 @@ def _take_place(turn: Turn, pilot: Pilot) -> None:
 def sync(turn: Turn, request: RequestId, sync_: Sync) -> None:
     pilot = turn.state.pilots.get(PilotId(sync_.pilot))
     if pilot is None or sync_.epoch > turn.state.epoch:
-        turn.refuse(request, Problem.UNKNOWN_PILOT, f"no pilot {sync_.pilot} here: enrol again")
+        words = f"this server has no pilot {sync_.pilot}: enrol again"
+        turn.refuse(request, Problem.UNKNOWN_PILOT, words)
         return
     problem = report_check.sync_problem(sync_, turn.state.settings.most_ends)
     if problem:
         turn.refuse(request, Problem.INVALID, problem)
         return
     full = sync_.held is not None
-    pilot.heard = turn.now  # perhaps out of step, but there
+    pilot.heard = turn.now  # its sync may be refused, but it lives
     starts_over = full and sync_.number > pilot.last
     if sync_.epoch != turn.state.epoch or (pilot.resync and not starts_over):
         answer_ = Answer(turn.state.epoch, sync_.number, resync=True, recorded=pilot.recorded)
@@ -260,7 +262,7 @@ def _accept(turn: Turn, request: RequestId, pilot: Pilot, sync_: Sync) -> None:
     if sync_.held is not None:
         recovery.adopt(turn, pilot, sync_.held, given)
     if sync_.waiting or pilot.waits:
-        pilot.set_aside({BagId(one.bag): one.slots for one in sync_.waiting})
+        pilot.set_aside({BagId(bag): slots for bag, slots in sync_.waiting})
     pilot.shortage = sync_.shortage
     for waiting in parked:
         _release(turn, pilot, waiting, ends.any_ran(sync_.ends))
@@ -283,9 +285,9 @@ def _accept(turn: Turn, request: RequestId, pilot: Pilot, sync_: Sync) -> None:
 
 
 def _release(turn: Turn, pilot: Pilot, waiting: Waiting, ended: bool) -> None:
-    """A later sync has come. If tasks have ended there is room for others at once: the answer to
-    the sync that says so must wait until it is durable, the one that was parked need not. Tasks
-    that were given back are offered to idle pilots first."""
+    """A later sync has come, so the parked one is answered. If tasks have ended, the pilot has room
+    for others: they go out with this answer, since that to the later sync must wait until the ends
+    are durable. Tasks that were given back are offered to idle pilots first."""
     if ended and waiting.request is not None:
         _send_answer(turn, pilot, waiting, _compose(turn, pilot, waiting.number))
     else:
@@ -293,8 +295,9 @@ def _release(turn: Turn, pilot: Pilot, waiting: Waiting, ended: bool) -> None:
 
 
 def _start_over(turn: Turn, pilot: Pilot) -> set[tuple[int, int]]:
-    """A full sync: whatever was under way before it no longer is. Its ends may be among those of
-    the full sync, since our word that we have them may have come too late: these attempts."""
+    """A full sync: earlier syncs are not waited for any more. Returns the attempts whose ends have
+    been taken in from them: the full sync may bring these ends again, since the pilot may not have
+    got our acknowledgement."""
     again = {(end.epoch, end.sequence) for ends_ in pilot.taken.values() for end in ends_}
     for waiting in pilot.waiting.values():
         if waiting.request is not None:
@@ -359,7 +362,7 @@ def _compose(turn: Turn, pilot: Pilot, number: int) -> Answer:
         needs = len(bag.body.needs)
         try:
             task = _task(turn, pilot, bag, attempt)
-        except Exception as error:  # whatever it is, it is this bag's trouble alone
+        except Exception as error:  # it must not stop the tasks of other bags
             if not bag.quarantine.reason:
                 quarantine.impose(turn, bag, suspect("its tasks cannot be sent", error))
             ends.take_back_unsent(turn, bag, attempt)
@@ -391,7 +394,7 @@ def _compose(turn: Turn, pilot: Pilot, number: int) -> Answer:
 
 
 def _task(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> Task | None:
-    """The attempt as it is sent; nothing if a file of the task's own does not exist."""
+    """The attempt as it is sent; None if one of the task's own input files does not exist."""
     values, class_ = bag.values(attempt.task), bag.classes[attempt.kind]
     failures, own = bag.failures, bag.inputs
     if not (failures.raised or failures.short or failures.overtimes or own.filled or own.large):
@@ -410,7 +413,7 @@ def _task(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> Task | None:
     if call is not None:
         inputs.append(Input(CALL_FILE, call.digest, call.size))
     memory_mb, seconds = limits(bag, attempt.task, class_.need, pilot.record)
-    if seconds:  # more than usual, but no more than there is
+    if seconds:  # more than usual, but no more than the pilot has left
         seconds = min(seconds, max(class_.need.limit_seconds, pilot.until - turn.now))
     return Task(
         attempt.id.sequence,
@@ -425,11 +428,11 @@ def _task(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> Task | None:
 
 
 def _follow(turn: Turn, pilot: Pilot) -> list[Followed] | None:
-    """What the pilot is to follow from now on; nothing if that has not changed."""
+    """The tasks that the pilot is to follow from now on; None if they have not changed."""
     if not turn.state.queue.followed and not pilot.following:
         return None
     bags = {attempt.bag for attempt in pilot.attempts.values()}
-    wanted = tuple(one for one in turn.state.queue.followed if one.bag in bags)
+    wanted = tuple(followed for followed in turn.state.queue.followed if followed.bag in bags)
     if wanted == pilot.following:
         return None
     pilot.following = wanted
@@ -455,7 +458,7 @@ def _tell_followers(turn: Turn, id_: BagId) -> None:
 def _send_answer(turn: Turn, pilot: Pilot, waiting: Waiting, answer_: Answer) -> None:
     pilot.waiting.pop(waiting.number)
     pilot.answers[waiting.number] = answer_
-    pilot.unneeded.clear()  # the answer says so
+    pilot.unneeded.clear()  # the answer names these bags
     if not pilot.waiting:
         turn.state.queue.hungry.pop(pilot.record.id, None)
     if waiting.request is not None:
@@ -467,10 +470,12 @@ def held(attempt: Attempt) -> Held:
 
 
 def dismiss(turn: Turn, request: RequestId, id_: PilotId) -> None:
-    """It gets no more tasks, and goes when those that it runs have ended."""
+    """The pilot gets no more tasks, and leaves when those that it runs have ended."""
     pilot = turn.state.pilots.get(id_)
     if pilot is None:
-        turn.refuse(request, Problem.NOT_FOUND, f"there is no pilot {id_} here")
+        turn.refuse(
+            request, Problem.NOT_FOUND, f"there is no pilot {id_}; 'covey pilots' shows them"
+        )
         return
     pilot.until = turn.now
     turn.note(Note("pilot dismissed", pilot=id_))
@@ -481,9 +486,9 @@ def dismiss(turn: Turn, request: RequestId, id_: PilotId) -> None:
 def leave(turn: Turn, request: RequestId, leave_: Leave) -> None:
     pilot = turn.state.pilots.get(PilotId(leave_.pilot))
     if pilot is None:
-        turn.refuse(request, Problem.UNKNOWN_PILOT, f"no pilot {leave_.pilot} here")
+        turn.refuse(request, Problem.UNKNOWN_PILOT, f"this server has no pilot {leave_.pilot}")
         return
-    reason = leave_.reason[: site_table.MOST_WORDS]  # it is recorded once for each attempt
+    reason = leave_.reason[: site_table.MOST_WORDS]  # it is recorded with each lost attempt
     if leave_.holds_nothing:
         ends.take_back(turn, pilot)
         recovery.heard(turn, pilot.record.id)
@@ -494,7 +499,7 @@ def leave(turn: Turn, request: RequestId, leave_: Leave) -> None:
 
 
 def remove(turn: Turn, pilot: Pilot, status: PilotStatus, reason: str) -> None:
-    """A pilot that will never be heard of again. Its attempts have been dealt with."""
+    """Forget a pilot that will not be heard again. Its attempts must have been settled before."""
     state, id_ = turn.state, pilot.record.id
     pilot.status = step(pilot.status, status)
     turn.note(Note(f"pilot {status}", pilot=id_, detail=reason))
@@ -510,7 +515,7 @@ def remove(turn: Turn, pilot: Pilot, status: PilotStatus, reason: str) -> None:
 
 
 def lost(turn: Turn, pilot: Pilot, reason: str) -> None:
-    """Not heard of for too long. Its tasks go elsewhere; it may yet come back."""
+    """The pilot was silent for too long. Its tasks go elsewhere; it may still come back."""
     ends.lose(turn, pilot, reason)
     pilot.status = step(pilot.status, PilotStatus.LOST)
     pilot.resync = True
@@ -528,7 +533,7 @@ def _forget_in_queues(turn: Turn, id_: PilotId) -> None:
 
 
 def dropped(turn: Turn, request: RequestId, id_: PilotId) -> None:
-    """A connection closed under a waiting sync: suspicious, no more."""
+    """The connection of a waiting sync was closed: the pilot is only suspected."""
     pilot = turn.state.pilots.get(id_)
     if pilot is None:
         return
@@ -541,21 +546,21 @@ def dropped(turn: Turn, request: RequestId, id_: PilotId) -> None:
 
 
 def tick(turn: Turn) -> None:
-    """Time out parked syncs and leases. A server that was itself stopped for a while gives
-    everyone that time back: nobody could have been heard in it."""
+    """End parked syncs and leases that have timed out. Time during which the server itself stood
+    still does not count: it could not hear any pilot."""
     state = turn.state
     gap = turn.now - state.ticked
     state.ticked = turn.now
     settings = state.settings
-    for one in [one for one, until in state.queue.followed.items() if turn.now > until]:
-        del state.queue.followed[one]
-        _tell_followers(turn, BagId(one.bag))
+    for unwatched in [task for task, until in state.queue.followed.items() if turn.now > until]:
+        del state.queue.followed[unwatched]
+        _tell_followers(turn, BagId(unwatched.bag))
     if gap > 5.0:
         for pilot in state.pilots.values():
             pilot.heard = min(pilot.heard + gap, turn.now)
         for bag in state.bags.values():
             bag.progress.heard += gap
-    # One look at each: there may be thousands, and hardly ever is anything due.
+    # One pass over all pilots: there may be thousands, and for most of them nothing is due.
     overdue, quiet = turn.now - settings.poll_seconds, turn.now - settings.lease_seconds
     late: list[tuple[Pilot, Waiting]] = []
     silent: list[Pilot] = []
@@ -568,10 +573,10 @@ def tick(turn: Turn) -> None:
     for pilot, waiting in late:
         _answer_or_park(turn, pilot, waiting)
     for pilot in silent:
-        _mind_silence(turn, pilot)
+        _end_silence(turn, pilot)
 
 
-def _mind_silence(turn: Turn, pilot: Pilot) -> None:
+def _end_silence(turn: Turn, pilot: Pilot) -> None:
     seconds = turn.now - pilot.heard
     if pilot.status is not PilotStatus.LOST:
         lost(turn, pilot, f"not heard for {seconds:.0f} s")

@@ -2,8 +2,8 @@
 
 The server writes nothing down when it sends attempts. Instead every answer with tasks carries a
 receipt: one line that lists these attempts, sealed with a key that only the server has. A pilot
-shows its receipts when it says everything that it holds. Of an attempt that core does not know as
-this pilot's (sent before a restart, or given up), the pilot is believed only with a receipt.
+shows its receipts when it lists everything that it holds. If core does not know an attempt as this
+pilot's (it was sent before a restart, or given up), core believes only a receipt.
 
 A receipt is ``EPOCH|RUN,RUN,…|SEAL``. A run is ``SEQUENCE.BAG.TASK.COUNT``: neighbouring sequence
 numbers for neighbouring tasks of one bag. The seal covers the pilot's key, too, so that nobody
@@ -84,17 +84,17 @@ def write(key: bytes, pilot_key: str, attempts: Sequence[Attempt]) -> str:
 
 def read(key: bytes, pilot_key: str, receipts: Iterable[str]) -> Given:
     """All attempts that these receipts list. A receipt with a wrong seal lists nothing."""
-    found: list[tuple[int, Run]] = []
+    runs: list[tuple[int, Run]] = []
     for receipt in dict.fromkeys(receipts):
         listed, _, seal = receipt.rpartition("|")
         whole = len(seal) == 2 * SEAL_BYTES and seal.isascii()
         if whole and hmac.compare_digest(seal, _seal(key, pilot_key, listed)):
-            found += _runs(listed)
-    return Given(found)
+            runs += _runs(listed)
+    return Given(runs)
 
 
 def _runs(listed: str) -> Iterator[tuple[int, Run]]:
-    """Only what `write` made gets here."""
+    """`listed` is well formed: its seal proves that `write` made it."""
     epoch, _, runs = listed.partition("|")
     for run in runs.split(","):
         first, bag, task, count = map(int, run.split("."))
@@ -108,7 +108,7 @@ def _seal(key: bytes, pilot_key: str, listed: str) -> str:
     return seal.hexdigest()
 
 
-@lru_cache(maxsize=4096)  # each answer with tasks needs one, and starting it is most of the work
+@lru_cache(maxsize=4096)  # each answer with tasks needs a seal; starting it is most of the work
 def _pilot_seal(key: bytes, pilot_key: str) -> blake2b:
     """A seal that covers the pilot's key, before anything else is added to it."""
     start = f"{pilot_key}\n".encode("utf-8", "surrogatepass")

@@ -2,8 +2,8 @@
 
 After a restart, numbers at or above a bag's mark were never sent and go out at once. Unfinished
 numbers below it are *in doubt*: a pilot may have them. Each pilot of the earlier epoch says what
-it holds (a full sync) and that is *adopted*. When all have spoken, or left, or `adopt_seconds`
-have passed, what is still in doubt is nobody's and goes out again.
+it holds (a full sync), and that is *adopted*. When all of them have done so or left, or after
+`adopt_seconds`, the numbers that are still in doubt go out again.
 """
 
 from collections.abc import Mapping
@@ -77,19 +77,20 @@ def rebuild(
     site_history.restore(state, snapshot.site_histories)
     job_history.restore(state, (*snapshot.ended_jobs, *snapshot.jobs))
     _restore_jobs(state, snapshot, now)
-    for one in snapshot.bags:
-        restore(turn, one, suspects.get(one.bag.id))
+    for bag_snapshot in snapshot.bags:
+        restore(turn, bag_snapshot, suspects.get(bag_snapshot.bag.id))
     if not state.arrivals.unheard:
         _release_doubt(turn)
     return turn
 
 
 def _restore_jobs(state: State, snapshot: Snapshot, now: float) -> None:
-    """What good they did an earlier server would know; so none of them counts against its site."""
-    known = {pilot.job: pilot for pilot in snapshot.pilots if pilot.job}
+    """Whether a job's pilot was of use, only an earlier server knew. So all jobs count as useful,
+    and no job counts against its site."""
+    pilots = {pilot.job: pilot for pilot in snapshot.pilots if pilot.job}
     for record in snapshot.jobs:
         job = state.jobs[record.id] = Job(record, now, useful=True, asked=True)
-        pilot = known.get(record.id)
+        pilot = pilots.get(record.id)
         if pilot is not None:
             job.pilot, job.running, job.started = pilot.id, True, pilot.enrolled
             job.voice = job.holder = pilot.key
@@ -99,32 +100,33 @@ def _restore_jobs(state: State, snapshot: Snapshot, now: float) -> None:
             job.vanished = f"site {record.site} does not exist any more"
 
 
-def restore(turn: Turn, snapshot: BagSnapshot, found: Suspect | None = None) -> Bag:
-    """Put a bag back into the state; unfinished numbers below its mark are in doubt. One that
-    cannot be built, or that is `found` to be trouble, is quarantined."""
+def restore(turn: Turn, snapshot: BagSnapshot, suspected: Suspect | None = None) -> Bag:
+    """Put a bag back into the state; unfinished numbers below its mark are in doubt. A bag that
+    cannot be built, or that an earlier scheduler could not handle (`suspected`), is quarantined."""
     record = snapshot.bag
-    if found is None and snapshot.broken:
-        found = Suspect(f"the bag cannot be read from the record: {snapshot.broken}")
-    if found is None:
+    if suspected is None and snapshot.broken:
+        suspected = Suspect(f"the bag cannot be read from the record: {snapshot.broken}")
+    if suspected is None:
         try:
             check_again(record)
             bag = _restore(turn, snapshot, new_bag(snapshot))
         except Exception as error:
-            found = suspect("the bag cannot be restored from the record", error)
+            suspected = suspect("the bag cannot be restored from the record", error)
         else:
             if quarantine.is_quarantined(record):
                 quarantine.put_away(bag, record.reason)
             return bag
-    left = quarantine.shell_of(snapshot)
-    bag = new_bag(left)
+    shell = quarantine.shell_of(snapshot)
+    bag = new_bag(shell)
     bag.numbering = Numbering.unknown(record.total)
-    _restore(turn, left, bag)
-    quarantine.make_shell(turn, bag, record, found)
+    _restore(turn, shell, bag)
+    quarantine.make_shell(turn, bag, record, suspected)
     return bag
 
 
 def check_again(record: BagRecord) -> None:
-    """An earlier version may have taken parameters that nobody can compute. Raises InvalidBag."""
+    """An earlier version may have accepted parameters that cannot be computed. Raises
+    InvalidBag."""
     for segment in (Segment(space=record.spec.space, rows=record.spec.rows), *record.segments):
         check_segment(segment, may_be_empty=True)
 
@@ -141,11 +143,17 @@ def _restore(turn: Turn, snapshot: BagSnapshot, bag: Bag) -> Bag:
     failures.overtimes = dict(snapshot.overtimes)
     failures.short = dict(snapshot.short)
     ends.restore_last_chances(turn.state, bag)
-    for one in snapshot.reopenings:
-        if one.raises:
-            tasks = None if one.tasks is None else BitMap(one.tasks)
-            more = (one.memory, one.time, one.memory_mb, one.limit_seconds)
-            failures.raised.append(Raised(tasks, *more))
+    for reopening in snapshot.reopenings:
+        if reopening.raises:
+            failures.raised.append(
+                Raised(
+                    None if reopening.tasks is None else BitMap(reopening.tasks),
+                    reopening.memory,
+                    reopening.time,
+                    reopening.memory_mb,
+                    reopening.limit_seconds,
+                )
+            )
     places.failed = BitMap(snapshot.failed)
     places.done = BitMap(snapshot.open_done)
     for chunk in snapshot.chunks:
@@ -172,9 +180,9 @@ def _restore(turn: Turn, snapshot: BagSnapshot, bag: Bag) -> Bag:
         places.doubt.add_range(0, chunks.mark)
         places.doubt -= settled
     for pilot in turn.state.pilots.values():
-        for attempt in pilot.attempts.values():  # told to stop, but not gone yet
+        for attempt in pilot.attempts.values():  # of an earlier life of the bag: they are to stop
             if attempt.bag == bag.id:
-                attempt.kind = _class_if_known(bag, attempt.task)  # the numbers may be others now
+                attempt.kind = _class_if_known(bag, attempt.task)  # classes may be numbered anew
                 bag.places.live.setdefault(attempt.task, []).append(attempt)
     turn.state.bags[bag.id] = bag
     bag_policy.noticed(turn.state, bag)
@@ -182,7 +190,7 @@ def _restore(turn: Turn, snapshot: BagSnapshot, bag: Bag) -> Bag:
     return bag
 
 
-# Fields of a body that are those of the spec.
+# Fields that a body and a spec have in common.
 _SAME = tuple(
     name for name in Body._fields if name in BagSpec.__struct_fields__ and name != "inputs"
 )
@@ -228,10 +236,10 @@ def new_bag(snapshot: BagSnapshot) -> Bag:
         classes,
         BagInputs(
             [
-                (filler(one.source, names), filler(one.path, names), one.copy)
-                for one in spec.task_inputs
+                (filler(own.source, names), filler(own.path, names), own.copy)
+                for own in spec.task_inputs
             ],
-            size=sum(len(one.source + one.path) + INPUT_SIZE for one in spec.task_inputs),
+            size=sum(len(own.source + own.path) + INPUT_SIZE for own in spec.task_inputs),
             large=spec.calls and any(map(call_files.has_files, segments)),
             versions=list(record.input_versions),
             earlier=frozenset(earlier),
@@ -247,15 +255,15 @@ def new_bag(snapshot: BagSnapshot) -> Bag:
 
 
 def adopt(turn: Turn, pilot: Pilot, held: list[Held], given: Given = NOTHING_GIVEN) -> None:
-    """The pilot has said everything it holds: that is what it has, and nothing else. `given` are
-    the attempts of which it has shown receipts."""
-    listed = {AttemptId(one.epoch, one.sequence): one for one in held}
+    """The pilot has listed all attempts that it holds; it has no others. `given` are the attempts
+    for which it has shown receipts."""
+    listed = {AttemptId(claim.epoch, claim.sequence): claim for claim in held}
     missing = [attempt for id_, attempt in pilot.attempts.items() if id_ not in listed]
     if missing:
         ends.lose(turn, pilot, "its pilot does not have it", missing)
-    for id_, one in listed.items():
+    for id_, claim in listed.items():
         if id_ not in pilot.attempts:
-            _adopt_one(turn, pilot, id_, one, given)
+            _adopt_attempt(turn, pilot, id_, claim, given)
         else:
             _signal_again(turn, pilot.attempts[id_])
     for attempt in pilot.attempts.values():
@@ -268,20 +276,21 @@ def adopt(turn: Turn, pilot: Pilot, held: list[Held], given: Given = NOTHING_GIV
 
 
 def _signal_again(turn: Turn, attempt: Attempt) -> None:
-    """What we asked for may have been in an answer that the pilot did not wait for."""
+    """Ask again to stop or to return the attempt: the first request may have been in an answer that
+    the pilot did not wait for."""
     attempt.recalled = False
     if attempt.cancelled:
         attempt.cancelled = False
         ends.cancel(turn, attempt)
 
 
-def _adopt_one(turn: Turn, pilot: Pilot, id_: AttemptId, one: Held, given: Given) -> None:
-    bag = turn.state.bags.get(BagId(one.bag))
-    attempt = Attempt(id_, BagId(one.bag), TaskNumber(one.task), pilot.record.id, turn.now)
-    if given.get(id_) != (one.bag, one.task):
+def _adopt_attempt(turn: Turn, pilot: Pilot, id_: AttemptId, claim: Held, given: Given) -> None:
+    bag = turn.state.bags.get(BagId(claim.bag))
+    attempt = Attempt(id_, BagId(claim.bag), TaskNumber(claim.task), pilot.record.id, turn.now)
+    if given.get(id_) != (claim.bag, claim.task):
         _refuse_unproven(turn, pilot, bag, attempt)
         return
-    if bag is not None and not _may_be_its(turn, pilot, bag, attempt):
+    if bag is not None and not _may_hold(turn, pilot, bag, attempt):
         ends.cancel(turn, attempt)
         return
     if bag is not None:
@@ -300,9 +309,9 @@ def _adopt_one(turn: Turn, pilot: Pilot, id_: AttemptId, one: Held, given: Given
 
 
 def _refuse_unproven(turn: Turn, pilot: Pilot, bag: Bag | None, attempt: Attempt) -> None:
-    """The pilot says that it holds this attempt, and shows no receipt. It has to stop it. The claim
-    may be true all the same, so no task of a bag that must not be repeated goes out again by
-    itself."""
+    """The pilot says that it holds this attempt, and shows no receipt: it has to stop the attempt.
+    The claim may be true all the same. So if the bag must not be repeated, the task does not go
+    out again by itself."""
     name = f"{attempt.id.epoch}.{attempt.id.sequence}"
     words = f"it shows no receipt for task {attempt.task} of bag {attempt.bag}"
     turn.note(Note("attempt not adopted", attempt=name, pilot=pilot.record.id, detail=words))
@@ -311,18 +320,19 @@ def _refuse_unproven(turn: Turn, pilot: Pilot, bag: Bag | None, attempt: Attempt
     ends.cancel(turn, attempt)
 
 
-def _may_be_its(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> bool:
-    """Not if it is another's by now, or if the bag is none of this pilot's."""
+def _may_hold(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> bool:
+    """Whether this pilot may hold the attempt: it was sent, the pilot serves the bag, and no other
+    pilot holds it."""
     sent = attempt.task < bag.places.next and attempt.id < (
         turn.state.epoch,
         turn.state.counters.next_sequence,
     )
     live = bag.places.live.get(attempt.task, ())
-    return sent and serves(pilot.record, bag) and all(one.id != attempt.id for one in live)
+    return sent and serves(pilot.record, bag) and all(other.id != attempt.id for other in live)
 
 
 def _watch_again(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> None:
-    """When it was sent is not known any more: the time until its deadline begins anew."""
+    """Nobody remembers when the attempt was sent, so the time until its deadline begins anew."""
     if "Deadline" in bag.policy.texts and _is_read(bag, attempt.task):
         face = match_cache.face_of(turn.state, turn.now, pilot, bag.spec.owner)
         match = match_cache.match_task(turn.state, turn.now, pilot, bag, face, attempt.task)
@@ -331,7 +341,7 @@ def _watch_again(turn: Turn, pilot: Pilot, bag: Bag, attempt: Attempt) -> None:
 
 
 def _class_if_known(bag: Bag, task: TaskNumber) -> int:
-    """After a restart its values may not have been read yet; then it is taken for a plain one."""
+    """The task's class; the first one while its values are not read yet, as after a restart."""
     return bag.class_of(task) if bag.classes.classify is not None and _is_read(bag, task) else 0
 
 
@@ -342,7 +352,7 @@ def _is_read(bag: Bag, task: TaskNumber) -> bool:
 
 
 def heard(turn: Turn, id_: PilotId, *, gone: bool = False) -> None:
-    """This pilot of an earlier epoch has said what it holds, or (`gone`) never will."""
+    """This pilot of an earlier epoch has listed what it holds, or is `gone` and never will."""
     if id_ in turn.state.arrivals.unheard:
         del turn.state.arrivals.unheard[id_]
         if gone:
@@ -353,8 +363,9 @@ def heard(turn: Turn, id_: PilotId, *, gone: bool = False) -> None:
 
 
 def save_departure(turn: Turn, change: SavePilotStatus) -> None:
-    """A pilot is gone. If it went without a word, no later server may hear of that before the
-    doubt is resolved: it would not know that this pilot may have run what is in doubt."""
+    """A pilot is gone. If it went without listing what it held, its departure is recorded only when
+    the doubt is resolved: a server that restarts before must know that this pilot may have run what
+    is in doubt."""
     state = turn.state
     if change.pilot in state.arrivals.departed and state.arrivals.unheard:
         state.arrivals.departed[change.pilot] = change
@@ -374,8 +385,9 @@ def tick(turn: Turn) -> None:
 
 
 def _release_doubt(turn: Turn) -> None:
-    """Nobody has these. If every pilot has said so itself they have not run either, or failed:
-    ends are in the record before a pilot forgets them."""
+    """No pilot has the tasks in doubt, so they may go out again. If a bag must not be repeated,
+    that is safe only if every pilot has said that it does not have them: then they have not run,
+    since a pilot forgets an end only when it is recorded."""
     for bag in list(turn.state.bags.values()):
         if not bag.places.doubt:
             continue

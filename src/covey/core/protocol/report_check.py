@@ -1,7 +1,7 @@
-"""What a pilot says, before it is believed: whether it can be what a pilot would say.
+"""Checks messages of pilots before core believes them.
 
-Core goes by numbers that pilots send, and keeps them in bitmaps and in the record: each must be
-one that these can hold. A message that is off changes nothing; words say why.
+Core keeps numbers that pilots send in bitmaps and in the record, so each must be in the range that
+these can hold. A message with a mistake changes nothing. The functions return what is wrong, or "".
 """
 
 from covey.core.bags.bag_check import is_digest
@@ -28,7 +28,7 @@ from covey.pilot.protocol.messages import (
 )
 
 _OUTCOMES = frozenset(PILOT_OUTCOMES)
-MOST_WANT = 1_000_000  # slots' worth of attempts
+MOST_SLOTS_WANTED = 1_000_000  # taken in one sync, of attempts; a pilot asks for fewer (MOST_WANT)
 
 
 def enrol_problem(enrol_: Enrol) -> str:
@@ -52,9 +52,9 @@ def enrol_problem(enrol_: Enrol) -> str:
 
 def sync_problem(sync_: Sync, most_ends: int) -> str:
     if not 1 <= sync_.number <= LARGEST or not 0 <= sync_.received < sync_.number:
-        return f"number {sync_.number} and received {sync_.received} do not fit together"
-    if not 0 <= sync_.want <= MOST_WANT:
-        return f"want must be between 0 and {MOST_WANT}, not {sync_.want}"
+        return f"received ({sync_.received}) must be less than number ({sync_.number})"
+    if not 0 <= sync_.want <= MOST_SLOTS_WANTED:
+        return f"want must be between 0 and {MOST_SLOTS_WANTED}, not {sync_.want}"
     if not 0.0 <= sync_.clock <= LARGEST:
         return "clock is out of range"
     if len(sync_.ends) > most_ends:
@@ -64,13 +64,13 @@ def sync_problem(sync_: Sync, most_ends: int) -> str:
         return problem
     if len(sync_.receipts) > len(sync_.held or ()) + len(sync_.ends):
         return "there are more receipts than attempts"
-    for one in sync_.held or ():
-        if max(one) > LARGEST or _no_attempt(one):
+    for claim in sync_.held or ():
+        if max(claim) > LARGEST or not _may_exist(claim):
             return "a number in held is out of range"
     if len(sync_.waiting) > MOST_WAITING_BAGS or len(sync_.shortage) > MOST_SHORTAGE:
         return "too many waiting bags, or too long a shortage"
     for waiting in sync_.waiting:
-        if not (0 <= waiting.bag <= LARGEST and 0 < waiting.slots <= MOST_WANT):
+        if not (0 <= waiting.bag <= LARGEST and 0 < waiting.slots <= MOST_SLOTS_WANTED):
             return "a number in waiting is out of range"
     return _tags_problem(sync_.tags) if sync_.tags is not None else ""
 
@@ -120,22 +120,22 @@ def _unkept_problem(unkept: Unkept) -> str:
 def _files_problem(end: End) -> str:
     if len(end.files) > MOST_FILES:
         return f"a task may return at most {MOST_FILES} files, not {len(end.files)}"
-    for one in end.files:
-        if not 0 <= one.size <= LARGEST or not 0 < len(one.path) <= LONGEST_PATH:
-            return f"file {one.path[:100]!r} is malformed"
-        if one.digest and not is_digest(one.digest):
-            return f"file {one.path[:100]!r}: {one.digest[:100]!r} is not a SHA-256 digest"
+    for file in end.files:
+        if not 0 <= file.size <= LARGEST or not 0 < len(file.path) <= LONGEST_PATH:
+            return f"file {file.path[:100]!r} is malformed: its size or its path is out of range"
+        if file.digest and not is_digest(file.digest):
+            return f"file {file.path[:100]!r}: {file.digest[:100]!r} is not a SHA-256 digest"
     return ""
 
 
-def _no_attempt(one: Held) -> bool:
-    """Numbers that no attempt ever had (and that no bitmap can hold)."""
-    return min(one.epoch, one.sequence, one.bag, one.task) < 0 or one.task >= LARGEST_BAG
+def _may_exist(claim: Held) -> bool:
+    """Whether an attempt can have these numbers; bitmaps cannot hold others."""
+    return min(claim) >= 0 and claim.task < LARGEST_BAG
 
 
 def shown_tags(tags: dict[str, str], owner: str) -> dict[str, str]:
-    """What this owner may see of the tags of a host that serves them: what pilots say of the
-    host, and what their own tasks do."""
+    """The tags of a host that this owner may see: those that pilots publish about the host, and
+    those that the owner's own tasks publish."""
     return {name: value for name, value in tags.items() if name.rpartition(":")[0] in ("", owner)}
 
 

@@ -1,4 +1,4 @@
-"""Asking for tasks back that pilots have but have not started.
+"""Recalls: the server asks pilots to return tasks that they have not started.
 
 A recalled task goes elsewhere only when its pilot says that it had not started.
 """
@@ -12,7 +12,7 @@ from covey.core.turn import Turn
 
 
 def pause(turn: Turn, bag: Bag, reason: str) -> None:
-    """Nothing more goes out; what runs goes on, what was prefetched is asked back."""
+    """No more tasks go out. Tasks that run go on; pilots are asked to return the others."""
     if bag.status is not BagStatus.RUNNING:
         return
     bag.status = step(bag.status, BagStatus.PAUSED)
@@ -26,7 +26,7 @@ def pause(turn: Turn, bag: Bag, reason: str) -> None:
 
 
 def recall(turn: Turn, attempt: Attempt) -> bool:
-    """Ask for it back, if it has not started. Whether that was asked only now."""
+    """Ask its pilot to return the attempt unless it has started. False if that was asked before."""
     if attempt.recalled or attempt.cancelled:
         return False
     attempt.recalled = True

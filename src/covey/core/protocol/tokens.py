@@ -1,9 +1,9 @@
 """Tokens: who may call the API, and as whom; and the secrets that let site jobs' pilots in.
 
-A token is known by its digest alone, which is as good as the token for finding it and no use to
-whoever reads it. A token that is revoked is forgotten at once; one that has expired when it is
-next looked for. The secret of a site job is computed from the server's own and the job's id:
-nothing has to be kept for it, and it lets in the pilots of that job only.
+Only the digest of a token is kept: it is enough to recognise the token, and useless to a thief. A
+revoked token is forgotten at once, an expired token when room is needed. The secret of a site job
+is computed from the server's own secret and the job's id. So nothing has to be kept for it, and it
+lets in the pilots of that job only.
 """
 
 import hashlib
@@ -71,13 +71,14 @@ def issue(turn: Turn, event: TokenIssued) -> None:
 
 
 def revoke(turn: Turn, event: TokenRevoked) -> None:
-    """Of one that is no longer valid nothing is left to revoke, and that is no error."""
+    """Revoking a token that is not valid any more does nothing, and is no error."""
     state = turn.state
-    found = next((one for one in state.access.tokens.values() if one.id == event.token), None)
-    if found is not None:
-        del state.access.tokens[found.digest]
-        turn.note(Note("token revoked", detail=f"{found.id} {found.name!r}"))
-        turn.write(SaveToken(replace(found, revoked=turn.now)))
+    tokens = state.access.tokens
+    token = next((token for token in tokens.values() if token.id == event.token), None)
+    if token is not None:
+        del tokens[token.digest]
+        turn.note(Note("token revoked", detail=f"{token.id} {token.name!r}"))
+        turn.write(SaveToken(replace(token, revoked=turn.now)))
         turn.when_durable(Replying(event.request, Done(1)))
     elif 0 < event.token < state.counters.next_token:
         turn.when_durable(Replying(event.request, Done(0)))
@@ -87,13 +88,13 @@ def revoke(turn: Turn, event: TokenRevoked) -> None:
 
 
 def find(state: State, token: str, now: float) -> TokenRecord | None:
-    """The valid token, if this is one."""
-    found = state.access.tokens.get(digest(token))
-    return found if found is not None and not _expired(found, now) else None
+    """The record of this token if it is valid, else None."""
+    record = state.access.tokens.get(digest(token))
+    return record if record is not None and not _expired(record, now) else None
 
 
 def restore(state: State, tokens: tuple[TokenRecord, ...], next_token: int) -> None:
-    state.access.tokens = {one.digest: one for one in tokens}
+    state.access.tokens = {token.digest: token for token in tokens}
     state.counters.next_token = next_token
 
 
@@ -112,7 +113,7 @@ def _problem(event: TokenIssued, now: float) -> str:
 
 
 def _too_many(state: State, event: TokenIssued) -> str:
-    """Why no more can be issued; nothing: one can."""
+    """Why no more tokens can be issued; "" if one can."""
     count = len(state.access.tokens)
     if count >= MOST_TOKENS - (0 if event.by_admin else RESERVED_TOKENS):
         return f"there are {count:,} tokens: revoke some first"
@@ -133,37 +134,39 @@ def _expired(token: TokenRecord, now: float) -> bool:
 
 def _forget_expired(state: State, now: float) -> None:
     tokens = state.access.tokens
-    state.access.tokens = {name: one for name, one in tokens.items() if not _expired(one, now)}
+    state.access.tokens = {
+        digest_: token for digest_, token in tokens.items() if not _expired(token, now)
+    }
 
 
 # -- secrets of site jobs ------------------------------------------------------------------
 
 
 class HandJob(Struct, frozen=True):
-    """What the id of a job says that a person starts by hand, on any machine."""
+    """A job that a person starts by hand, on any machine: what its id says."""
 
     owner: str  # `*`: anybody
     expires: float
 
 
 def job_secret(master: str, job: str) -> str:
-    """What the pilots of this site job show when they enrol."""
+    """The secret that the pilots of this site job show when they enrol."""
     return hmac.digest(master.encode(), b"job:" + job.encode(), "sha256").hex()
 
 
 def hand_job(owner: str, expires: float, random: str) -> str:
-    """The id of a job for a pilot that somebody starts by hand until then; `random` makes it
-    another one every time."""
+    """The id of a job for a pilot that somebody starts by hand, valid until `expires`; `random`
+    makes every id different."""
     return f"{HAND}{owner}-{int(expires)}-{random}"
 
 
 def one_word(job: str, secret: str) -> str:
-    """Both, for a pilot that is given a secret only."""
+    """Job and secret as one word, for a pilot that is given only a secret."""
     return f"{job}:{secret}"
 
 
 def read_hand_job(job: str) -> HandJob | None:
-    """Nothing if it is another kind of job. Whoever shows its secret has not changed it."""
+    """None if it is not a job started by hand. The secret proves that the id was not changed."""
     if not job.startswith(HAND):
         return None
     owner, _, rest = job[len(HAND) :].rpartition("-")[0].rpartition("-")
@@ -173,7 +176,7 @@ def read_hand_job(job: str) -> HandJob | None:
 
 
 def end_of(job: str, enrolled: float, wall_seconds: float) -> float:
-    """When the pilots of this job have to go; never, if somebody else sees to that."""
+    """When the pilots of this job must leave; infinity if the job has no time limit."""
     hand = read_hand_job(job)
     if hand is not None:
         return hand.expires

@@ -6,7 +6,7 @@ such sites that use the same account. An account is known by where its commands 
 of hosts, as `ssh` knows them. No name means the account of the server itself, whose directory holds
 all secrets: only its own user's tasks may run there without walls.
 
-A server that has issued no tokens has one user, and nothing of this matters.
+A server that has issued no tokens has one user, and these rules do not apply.
 docs/decisions/0019-secrets-of-site-jobs.md says more.
 """
 
@@ -20,32 +20,33 @@ FEW = 3
 
 def token_owners(state: State) -> dict[str, float]:
     """Who may submit bags by a token, and until when."""
-    found: dict[str, float] = {}
+    owners: dict[str, float] = {}
     for token in state.access.tokens.values():
         if token.role is not Role.VIEWER:
             until = token.expires or math.inf
-            found[token.owner] = max(until, found.get(token.owner, 0.0))
-    return found
+            owners[token.owner] = max(until, owners.get(token.owner, 0.0))
+    return owners
 
 
 def people(state: State, now: float) -> tuple[str, ...]:
-    """Owners whose tasks may come; nobody, if the server has one user."""
-    found = {owner: None for owner, until in state.access.owners.items() if until > now}
-    if found:
-        found.update((bag.spec.owner or state.settings.user, None) for bag in state.bags.values())
-    return tuple(found)
+    """Owners who may have tasks here; empty if the server has one user."""
+    owners = {owner: None for owner, until in state.access.owners.items() if until > now}
+    if owners:
+        owners.update((bag.spec.owner or state.settings.user, None) for bag in state.bags.values())
+    return tuple(owners)
 
 
 def own_users(state: State, spec: SiteSpec) -> tuple[str, ...]:
-    """Whose tasks may run on this machine: there, without walls, every task can read the server's
-    secrets. Nobody named: everybody's. A bag without an owner came from the server's user."""
+    """Whose tasks may run on the server's own machine; empty: everybody's. Without walls, every
+    task there can read the server's secrets. A bag without an owner belongs to the server's
+    user."""
     user = state.settings.user
     strangers = any(owner != user for owner in state.access.people)
     return (user, "") if strangers and user and not spec.shared else ()
 
 
 def problem(state: State, spec: SiteSpec) -> str:
-    """Why no pilots may be started at such a site; empty: they may."""
+    """Why no pilots may be started at such a site; "" if they may."""
     ours, user = _accounts(spec), state.settings.user
     if spec.shared or not ours or not state.access.people:
         return ""
@@ -77,7 +78,7 @@ def problem(state: State, spec: SiteSpec) -> str:
 
 
 def _owners(state: State, spec: SiteSpec) -> tuple[str, ...]:
-    """Owners whose tasks may come to the site."""
+    """Owners whose tasks may run at the site."""
     return spec.users or state.access.people
 
 
