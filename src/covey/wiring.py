@@ -18,6 +18,7 @@ from weakref import WeakSet
 from msgspec.structs import replace as changed
 
 from covey import __version__
+from covey.client.authority import read_authority
 from covey.client.embedded import prepare, refuse_inside_task
 from covey.config import RECORD, Config, Serve
 from covey.config_sites import LOCAL, local_site
@@ -25,7 +26,7 @@ from covey.core.errors import BadConfig, NotFound, StoreHeld
 from covey.core.protocol import receipts
 from covey.core.record.actions import Note
 from covey.core.record.model import Option, Settings, SiteRecord, SiteSpec, Snapshot
-from covey.pilot.protocol.connection import context_for, split
+from covey.pilot.protocol.connection import split
 from covey.ports import Post, Reader
 from covey.replacing import PROGRAM, replace
 from covey.sites import plugins
@@ -213,7 +214,7 @@ class _Parts:
             receipt_key=receipts.derived_key(self.secret),
             user=user(),
         )
-        self._given_ca = _pem(serve_.ca)
+        self._given_ca = read_authority("serve.ca", serve_.ca)
         self._listen(serve_)
 
     def _listen(self, serve_: Serve) -> None:
@@ -423,18 +424,6 @@ def _tls(kind: str, serve_: Serve, directory: Path, names: Callable[[], list[str
         return Tls(GivenCertificate(certificate, key))
     except OSError as error:
         raise BadConfig(f"{error.filename}: {error.strerror}") from error
-
-
-def _pem(name: str) -> str:
-    try:
-        found = _expanded(name).read_text("ascii") if name else ""
-        if found:
-            context_for(found)
-    except OSError as error:
-        raise BadConfig(f"serve.ca {name}: {error.strerror}") from error
-    except ValueError as error:
-        raise BadConfig(f"serve.ca {name}: this is not a certificate in PEM") from error
-    return found
 
 
 def _expanded(name: str) -> Path:

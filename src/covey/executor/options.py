@@ -76,14 +76,14 @@ def _read(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _environment(sheet: "Sheet", env: Any) -> tuple[tuple[str, str], ...]:
-    from covey.bagfile.format.kinds import Printable, is_text, read_at
+    from covey.bagfile.format.kinds import Printable, read_at, variable_problem
 
     if not isinstance(env, dict):
         sheet.complain(("env",), f"expected a dictionary of names and values, not {env!r:.60}")
         return ()
     for name in env:
-        if not name or "=" in name or "\0" in name or not is_text(name):
-            sheet.complain(("env", name), "a variable's name is not empty and has no = in it")
+        if problem := variable_problem(name):
+            sheet.complain(("env", name), problem)
     return tuple(
         (name, read_at(Printable(), sheet, ("env", name), env[name])) for name in sorted(env)
     )

@@ -14,6 +14,7 @@ from typing import Protocol
 from msgspec import structs
 
 from covey.client import embedded
+from covey.client.authority import read_authority
 from covey.client.client import Client
 from covey.config import Config
 from covey.core.errors import BadConfig, NotFound
@@ -21,7 +22,7 @@ from covey.core.explain.answers import ShownPolicy
 from covey.core.record.model import PolicySpec
 from covey.core.values.suggestions import did_you_mean
 from covey.frontend.terminal import say
-from covey.pilot.protocol.connection import context_for, split
+from covey.pilot.protocol.connection import split
 from covey.wire import (
     BagView,
     FailureGroup,
@@ -121,7 +122,7 @@ def remote_client(config: Config) -> Client:
         raise BadConfig(f"token_file {path} does not contain a token") from error
     if not token:
         raise BadConfig(f"token_file {path} is empty")
-    return Client(config.server, token, authority(config.ca), tell=say, known=False)
+    return Client(config.server, token, read_authority("ca", config.ca), tell=say, known=False)
 
 
 def _check_private(path: Path) -> None:
@@ -140,19 +141,6 @@ def check_stranger(config: Config) -> None:
     anything is sent."""
     if config.stranger:
         raise BadConfig(config.stranger)
-
-
-def authority(name: str) -> str:
-    """The certificate authority to trust, as PEM; empty without a name. Raises BadConfig."""
-    path = Path(os.path.expanduser(name))
-    try:
-        pem = path.read_text("ascii") if name else ""
-        context_for(pem)
-    except OSError as error:
-        raise BadConfig(f"ca {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise BadConfig(f"ca {path} is not a PEM certificate") from error
-    return pem
 
 
 def find_bag(source: BagSource, reference: str) -> BagView:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from covey.bagfile import Gathered, gather, read_draft, select
 from covey.client import embedded
+from covey.client.authority import read_authority
 from covey.client.client import Client, Submitted, submission_key
 from covey.client.http import Endpoint
 from covey.config import Config, load
@@ -109,7 +110,7 @@ def _endpoint(config: Config, token: str | None, ca: str) -> Endpoint:
     if token is None:
         endpoint = bag_places.remote_client(config).connection.endpoint
         return endpoint._replace(ca=ca) if ca else endpoint
-    return Endpoint(config.server, token.strip(), ca or bag_places.authority(config.ca))
+    return Endpoint(config.server, token.strip(), ca or read_authority("ca", config.ca))
 
 
 def submit(command: Words | None = None, **keywords: Unpack[SubmitKeywords]) -> Bag:

@@ -33,7 +33,7 @@ def test_what_makes_no_sense_is_refused_at_once(server: Server) -> None:
         ({"retries": -1}, "retries: expected a whole number"),
         ({"idempotent": "no"}, "idempotent: expected true or false"),
         ({"env": 3}, "env: expected a dictionary of names and values, not 3"),
-        ({"env": {"A=B": "1"}}, "env.A=B: a variable's name is not empty"),
+        ({"env": {"A=B": "1"}}, "env.A=B: the name of a variable must be text, not empty"),
         ({"env": {"A": [1]}}, r"env\.A: expected text"),
     ],
 )

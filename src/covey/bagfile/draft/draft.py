@@ -23,7 +23,7 @@ from covey.bagfile.draft.template import (
     unescaped,
 )
 from covey.bagfile.format.keys import BAG
-from covey.bagfile.format.kinds import Filled, is_text, read_at
+from covey.bagfile.format.kinds import Filled, read_at
 from covey.bagfile.format.lines import KeyPath
 from covey.bagfile.format.parts import Environment, RowsFile, RuleOf, Wanted
 from covey.bagfile.format.policy import check_policy
@@ -33,7 +33,7 @@ from covey.core.errors import InvalidBag
 from covey.core.record.model import BagSpec, Need, Rule, Segment
 from covey.core.record.task_needs import RESOURCES, deciding_names
 from covey.core.values.placeholders import names_of
-from covey.core.values.space import Axis, Product, Space, Zip, check, names, size
+from covey.core.values.space import Axis, Product, Space, Zip, check, is_text, names, size
 from covey.pilot.protocol.placeholders import NAME, NUMBERS, PLACEHOLDER
 
 SCRIPT = ".covey-script"  # hidden, so that the output pattern * does not return it

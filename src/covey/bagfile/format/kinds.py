@@ -12,6 +12,7 @@ from covey.bagfile.format.lines import KeyPath
 from covey.bagfile.format.sheet import MEANT, Sheet, spell, suggest
 from covey.core.values.amounts import Amount, BadAmount, show
 from covey.core.values.placeholders import names_of
+from covey.core.values.space import is_text
 from covey.pilot.protocol.placeholders import PLACEHOLDER
 
 Schema = dict[str, Any]
@@ -64,12 +65,11 @@ def check_plain(value: object) -> None:
         raise Wrong("it is not text in UTF-8")
 
 
-def is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def variable_problem(name: str) -> str:
+    """Why an environment variable cannot have this name; empty if it can."""
+    if name and "=" not in name and "\0" not in name and is_text(name):
+        return ""
+    return "the name of a variable must be text, not empty, and without ="
 
 
 class Text:

@@ -14,8 +14,8 @@ from covey.bagfile.format.kinds import (
     Text,
     Wrong,
     check_plain,
-    is_text,
     read_at,
+    variable_problem,
 )
 from covey.bagfile.format.lines import KeyPath
 from covey.bagfile.format.sheet import Sheet, spell, suggest
@@ -415,8 +415,8 @@ class Variables:
             at = (*path, name)
             if name == "inherit":
                 inherit = read_at(self.inherit, sheet, at, inner)
-            elif not name or "=" in name or "\0" in name or not is_text(name):
-                sheet.complain(at, "the name of a variable must not be empty or contain =")
+            elif problem := variable_problem(name):
+                sheet.complain(at, problem)
             else:
                 values[name] = read_at(self.value, sheet, at, inner)
         good = {name: inner for name, inner in values.items() if inner is not NOTHING}

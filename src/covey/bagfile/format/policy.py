@@ -15,7 +15,6 @@ from covey.bagfile.format.kinds import (
     Table,
     Wrong,
     check_plain,
-    is_text,
 )
 from covey.bagfile.format.lines import KeyPath
 from covey.bagfile.format.sheet import Sheet, suggest
@@ -30,6 +29,7 @@ from covey.core.match.policies import (
 from covey.core.record.model import BagSpec, PolicySpec, Segment
 from covey.core.values import time_spans
 from covey.core.values.amounts import show
+from covey.core.values.space import is_text
 
 
 class PresetOf:

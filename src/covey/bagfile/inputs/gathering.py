@@ -17,7 +17,6 @@ from covey.bagfile.draft.draft import SCRIPT, Draft, check_names
 from covey.bagfile.draft.points import values_of
 from covey.bagfile.draft.rowsfile import read_rows
 from covey.bagfile.draft.template import Scene, Tell, absolute_command
-from covey.bagfile.format.kinds import is_text
 from covey.bagfile.format.lines import KeyPath
 from covey.bagfile.format.parts import Wanted
 from covey.bagfile.format.sheet import Sheet, near_files
@@ -28,7 +27,7 @@ from covey.core.record.model import BagSpec, Blob, InputSource, Placed, Rows, Se
 from covey.core.record.task_classes import find_needs
 from covey.core.record.task_needs import BadNeed
 from covey.core.values.placeholders import fill, names_of
-from covey.core.values.space import Scalar, names
+from covey.core.values.space import Scalar, is_text, names
 from covey.whoami import host
 
 MOST_CHECKED = 100_000  # tasks whose own files are looked for one by one

@@ -196,11 +196,11 @@ def check_scalar(name: str, value: Scalar) -> None:
         )
     if isinstance(value, float) and not -_LARGEST_FLOAT <= value <= _LARGEST_FLOAT:
         raise InvalidBag(f"parameter {shown(name)!r}: {value} is not a finite number")
-    if isinstance(value, str) and not _is_utf8(value):
+    if isinstance(value, str) and not is_text(value):
         raise InvalidBag(f"parameter {shown(name)!r}: {shown(value)!a} is not Unicode text")
 
 
-def _is_utf8(text: str) -> bool:
+def is_text(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -48,6 +48,11 @@ def checked(batch: Batch) -> Batch:
     return batch
 
 
+def flags(*pairs: tuple[str, str]) -> list[str]:
+    """Options of a command with their values, without those that have none."""
+    return [word for flag, value in pairs if value for word in (flag, value)]
+
+
 def minutes(seconds: float) -> int:
     return max(1, math.ceil(seconds / 60))
 

@@ -80,12 +80,11 @@ class GridEngine(CommandDriver):
         argv += ["-S", "/bin/sh", "-wd", batch.directory, "-j", "y"]
         argv += ["-o", f"{batch.directory}/{batch.title}.$TASK_ID.out"]
         argv += ["-r", "y" if options.requeue else "n"]
-        for flag, value in (
+        argv += common.flags(
             ("-q", options.queue),
             ("-P", options.project),
             ("-A", options.account),
-        ):
-            argv += [flag, value] if value else []
+        )
         argv += _resources(options, batch)
         return after_writing(path, batch.script, (*argv, *options.extra, path))
 

@@ -155,8 +155,7 @@ def _refusal(stderr: str) -> str:
 
 
 def _where(options: HTCondorOptions) -> list[str]:
-    argv = ["-pool", options.pool] if options.pool else []
-    return argv + (["-name", options.schedd] if options.schedd else [])
+    return common.flags(("-pool", options.pool), ("-name", options.schedd))
 
 
 def _script(batch: Batch) -> str:

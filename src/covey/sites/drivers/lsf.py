@@ -70,13 +70,12 @@ class Lsf(CommandDriver):
         argv = ["bsub", "-J", f"{batch.title}[1-{len(batch.names)}]"]
         argv += ["-cwd", batch.directory, "-o", f"{batch.directory}/{batch.title}.%I.out"]
         argv.append("-r" if options.requeue else "-rn")
-        for flag, value in (
+        argv += common.flags(
             ("-q", options.queue),
             ("-P", options.project),
             ("-G", options.group),
             ("-app", options.application),
-        ):
-            argv += [flag, value] if value else []
+        )
         argv += _resources(options, batch)
         path = f"{batch.directory}/{batch.title}.sh"
         return after_writing(path, batch.script, (*argv, *options.extra, path))

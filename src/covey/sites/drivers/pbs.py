@@ -97,12 +97,11 @@ class Pbs(CommandDriver):
             argv += [flag, f"0-{len(batch.names) - 1}"]
         else:
             argv += ["-r", "y" if options.requeue else "n"]  # arrays are always rerunnable
-        for flag, value in (
+        argv += common.flags(
             ("-q", options.queue),
             ("-A", options.account),
             ("-P", options.project),
-        ):
-            argv += [flag, value] if value else []
+        )
         argv += _resources(options, batch)
         return Command((*argv, *options.extra), batch.script.encode())
 
