@@ -32,13 +32,13 @@ class Census:
         self._slots -= slots
         self._busy -= busy
 
-    def task_began(self) -> None:
+    def task_began(self, cores: int) -> None:
         self._note()
-        self._busy += 1
+        self._busy += cores
 
-    def task_ended(self) -> None:
+    def task_ended(self, cores: int) -> None:
         self._note()
-        self._busy -= 1
+        self._busy -= cores
 
     def stop(self) -> None:
         """The tail has begun: shares of time are those until now."""

@@ -76,6 +76,7 @@ class LabPilot:
         self._open: dict[RequestId, None] = {}  # requests without an answer
         self._waiting: deque[Task] = deque()
         self._running: dict[int, tuple[Task, float]] = {}  # by sequence: the task, and its start
+        self._used = 0  # slots, by tasks that run
         self._fetched: set[int] = set()  # bags whose common files are here
         self._idle_seconds = 0.0  # after which it goes home; 0: it stays
         self._idle_since = 0.0
@@ -111,9 +112,10 @@ class LabPilot:
     def _ask(self) -> None:
         """Park a sync if there is a free slot, or if busy pilots stay connected. Or go home."""
         tasks = len(self._running) + len(self._waiting)
+        connected = self._server.part.connected
         if not tasks and self._leaves:
             self.leave("it was sent home, or its time is nearly over")
-        elif not self._open and (self._server.part.connected or tasks < self.slots):
+        elif not self._open and (connected or self._used + len(self._waiting) < self.slots):
             self._send([])
             if not tasks and self._idle_seconds:
                 self._mind_idleness()
@@ -136,8 +138,7 @@ class LabPilot:
             self._give_back(held)
         for held in answer.cancels:
             if held.sequence in self._running:
-                task, since = self._running.pop(held.sequence)
-                self._server.census.task_ended()
+                task, since = self._stop_running(held.sequence)
                 self._report(task, CANCELLED, max(0.0, self._clock.time - since))
             else:
                 self._give_back(held)
@@ -152,11 +153,16 @@ class LabPilot:
                 return
 
     def _fill(self) -> None:
-        while self._waiting and len(self._running) < self.slots:
+        bags = self._server.bags
+        while self._waiting:
+            cores = bags[self._waiting[0].bag].cores
+            if self._used + cores > self.slots:
+                return
             task = self._waiting.popleft()
+            self._used += cores
             staging, seconds, outcome = self._fate(task)
             self._running[task.sequence] = (task, self._clock.time + staging)
-            self._server.census.task_began()
+            self._server.census.task_began(cores)
             self._clock.after(staging + seconds, partial(self._end, task, outcome, seconds))
 
     def _fate(self, task: Task) -> tuple[float, float, str]:
@@ -185,10 +191,16 @@ class LabPilot:
 
     def _end(self, task: Task, outcome: str, seconds: float) -> None:
         if self.alive and task.sequence in self._running:
-            del self._running[task.sequence]
-            self._server.census.task_ended()
+            self._stop_running(task.sequence)
             self._report(task, outcome, seconds)
             self._fill()
+
+    def _stop_running(self, sequence: int) -> tuple[Task, float]:
+        task, since = self._running.pop(sequence)
+        cores = self._server.bags[task.bag].cores
+        self._used -= cores
+        self._server.census.task_ended(cores)
+        return task, since
 
     def _report(self, task: Task, outcome: str, seconds: float) -> None:
         code = {OK: 0, FAILED: 1}.get(outcome, -1)
@@ -239,7 +251,7 @@ class LabPilot:
     def _stop(self) -> None:
         self.alive = False
         if self._id:
-            self._server.census.pilot_went(self.slots, len(self._running))
+            self._server.census.pilot_went(self.slots, self._used)
 
     def _give_up(self) -> None:
         leave = Leave(self._id, self._epoch, "not heard for too long")

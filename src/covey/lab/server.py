@@ -23,6 +23,7 @@ from covey.core.record.model import (
     BagStatus,
     EndRecord,
     JobRecord,
+    Need,
     PolicySpec,
     RequestId,
     Settings,
@@ -105,6 +106,7 @@ class LabServer:
             space=Axis("i", Range("0", "1", part.tasks)),
             name=part.name,
             owner=part.owner,
+            need=Need(cores=part.cores),
             retries=part.retries,
             policy=policy,
         )

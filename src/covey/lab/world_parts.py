@@ -85,6 +85,7 @@ class BagPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
     tasks: int
     time: Draw  # of a task, at speed 1
+    cores: int = 1  # slots that a task takes
     owner: str = ""
     policy: dict[str, Any] = {}
     retries: int = 100

@@ -214,6 +214,8 @@ def _are_steps(steps: Sequence[tuple[float, float]]) -> bool:
 def _about_bag(bag: BagPart, before: list[str], variants: Sequence[Variant]) -> Iterator[str]:
     if not 1 <= bag.tasks <= MOST_TASKS:
         yield f"tasks must be from 1 to {MOST_TASKS:,}"
+    if not 1 <= bag.cores <= 4096:
+        yield "cores must be from 1 to 4096"
     if not 0 <= bag.retries <= 1000:
         yield "retries must be from 0 to 1000"
     if bag.after and (bag.after not in before or bag.at):
