@@ -16,7 +16,7 @@ from covey.core.record.actions import (
     Submitted,
     Write,
 )
-from covey.core.record.events import BagSubmitted, Committed, DrawContinued, Event, Ticked
+from covey.core.record.events import BagSubmitted, DrawContinued, Event, Ticked
 from covey.core.record.model import (
     BagId,
     BagSpec,
@@ -39,6 +39,7 @@ from covey.lab.world_parts import BagPart, WorldFile
 from covey.pilot.protocol.messages import Answer
 
 NEVER = 1e12
+ALWAYS = 2**62  # a write of this number is durable, and all before it
 
 
 class LabCaller(Protocol):
@@ -86,6 +87,7 @@ class LabServer:
             epoch=seed + 1, bags=(), pilots=(), jobs=(), next_bag=1, next_pilot=1, keys={}
         )
         self._core, actions = Scheduler.recover(snapshot, settings, clock.time)
+        self._core.state.journal.durable = ALWAYS
         self._carry_out(actions)
         clock.every(part.tick, self._tick)
 
@@ -129,27 +131,22 @@ class LabServer:
             self.handle(DrawContinued())
 
     def _carry_out(self, actions: list[Action]) -> None:
-        while actions:
-            written = 0
-            for action in actions:
-                if isinstance(action, Write):
-                    written = action.number
-                    if isinstance(action.change, RecordEnds):
-                        for end in action.change.ends:
-                            self._note_end(end)
-                    elif isinstance(action.change, SaveBagStatus):
-                        self._note_status(action.change)
-                elif isinstance(action, Reply):
-                    self._reply(action)
-                elif isinstance(action, SubmitPilots):
-                    self.places[action.jobs[0].site].submit(action.jobs)
-                elif isinstance(action, CancelJobs):
-                    self.places[action.jobs[0].site].cancel(action.jobs)
-                elif isinstance(action, Refuse):
-                    self._refused(action)
-            if not written:
-                return
-            actions = self._core.handle(Committed(written), self.clock.time)
+        for action in actions:
+            if isinstance(action, Write):
+                change = action.change
+                if isinstance(change, RecordEnds):
+                    for end in change.ends:
+                        self._note_end(end)
+                elif isinstance(change, SaveBagStatus):
+                    self._note_status(change)
+            elif isinstance(action, Reply):
+                self._reply(action)
+            elif isinstance(action, Refuse):
+                self._refused(action)
+            elif isinstance(action, SubmitPilots):
+                self.places[action.jobs[0].site].submit(action.jobs)
+            elif isinstance(action, CancelJobs):
+                self.places[action.jobs[0].site].cancel(action.jobs)
 
     def _note_end(self, end: EndRecord) -> None:
         account = self.accounts[end.bag]

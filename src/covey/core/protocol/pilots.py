@@ -560,16 +560,25 @@ def tick(turn: Turn) -> None:
             pilot.heard = min(pilot.heard + gap, turn.now)
         for bag in state.bags.values():
             bag.progress.heard += gap
-    # One pass over all pilots: there may be thousands, and for most of them nothing is due.
+    if turn.now < state.queue.look_at:
+        return
+    # One pass over all pilots: there may be thousands, and for most of them nothing is due. What
+    # comes later is due later, so no pass is needed before the first that was seen.
     overdue, quiet = turn.now - settings.poll_seconds, turn.now - settings.lease_seconds
     late: list[tuple[Pilot, Waiting]] = []
     silent: list[Pilot] = []
+    parked = heard = turn.now  # the earliest
     for pilot in state.pilots.values():
         for waiting in pilot.waiting.values():
             if waiting.since <= overdue and not waiting.after:
                 late.append((pilot, waiting))
+            elif waiting.since < parked:
+                parked = waiting.since
         if pilot.heard < quiet:
             silent.append(pilot)
+        elif pilot.heard < heard:
+            heard = pilot.heard
+    state.queue.look_at = min(parked + settings.poll_seconds, heard + settings.lease_seconds)
     for pilot, waiting in late:
         _answer_or_park(turn, pilot, waiting)
     for pilot in silent:

@@ -95,6 +95,7 @@ class PilotQueue(Struct, eq=False):
     offered: int = 0  # the news that all who are hungry have heard
     signalled: dict[PilotId, None] = field(default_factory=dict)  # have cancels or recalls to hear
     followed: dict[Followed, float] = field(default_factory=dict)  # what people watch, until when
+    look_at: float = 0.0  # no parked sync and no lease is over before
 
     def remove(self, id_: PilotId) -> None:
         self.hungry.pop(id_, None)
