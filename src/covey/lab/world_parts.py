@@ -57,6 +57,7 @@ class SitePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A site has `pilots`, or a `queue` to which core submits them."""
 
     name: str
+    copies: int = 1  # sites that are like this one: NAME-1, NAME-2, …
     pilots: int = 0  # running, or waiting in its queue
     queue: QueuePart | None = None
     steady: bool = True  # whether some of `pilots` run at the start; if not, all wait

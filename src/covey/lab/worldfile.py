@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from covey.core.errors import BadConfig, InvalidBag
 from covey.core.match.policies import Compiled
@@ -32,6 +33,7 @@ from covey.lab.world_parts import (
 
 MOST_TASKS = 10_000_000
 MOST_PILOTS = 100_000
+MOST_COPIES = 1000
 
 
 def policy_of(bag: BagPart, variant: Variant | None) -> PolicySpec:
@@ -79,7 +81,13 @@ def parse(text: str, where: str) -> WorldFile:
         raise BadConfig(f"{where}: {_plain(str(error))}") from None
     for complaint in _complaints(world):
         raise BadConfig(f"{where}: {complaint}")
-    return world
+    return replace(world, sites=tuple(_copies(world.sites)))
+
+
+def _copies(sites: Sequence[SitePart]) -> Iterator[SitePart]:
+    for site in sites:
+        for number in range(1, site.copies + 1):
+            yield replace(site, name=f"{site.name}-{number}") if site.copies > 1 else site
 
 
 def _converted(kind: type, value: object) -> object:
@@ -157,6 +165,8 @@ def _complaints(world: WorldFile) -> Iterator[str]:
 
 
 def _about_site(site: SitePart) -> Iterator[str]:
+    if not 1 <= site.copies <= MOST_COPIES:
+        yield f"copies must be from 1 to {MOST_COPIES}"
     if not 1 <= site.slots <= 4096:
         yield "slots must be from 1 to 4096"
     if site.queue is not None:

@@ -40,6 +40,13 @@ def test_a_variant_comes_on_top_of_the_bags_policy() -> None:
     assert (policy.deadline, policy.rank) == ("10m", "2")
 
 
+def test_a_site_may_be_several() -> None:
+    found = parse(SITE + "copies = 3\n" + BAG, "w")
+    assert [site.name for site in found.sites] == ["a-1", "a-2", "a-3"]
+    with pytest.raises(BadConfig, match="copies must be from 1"):
+        parse(SITE + "copies = 0\n" + BAG, "w")
+
+
 @pytest.mark.parametrize("name", built_in())
 def test_every_world_that_comes_along_is_right(name: str) -> None:
     assert find(name).title

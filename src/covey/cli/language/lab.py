@@ -69,7 +69,9 @@ def show(name: str, as_json: bool) -> None:
 @click.option(
     "--seeds", type=click.IntRange(1, 1000), help="Number of runs, each with another random seed."
 )
-@click.option("--out", metavar="DIR", type=DIR_NAME, help="Write NAME.json and NAME.md there, too.")
+@click.option(
+    "--out", metavar="DIR", type=DIR_NAME, help="Write NAME.json, NAME.md and NAME.svg there."
+)
 @json_option
 def run(world: str, seeds: int | None, out: str | None, as_json: bool) -> None:
     """Run a world with each of its policies, and print the results.
@@ -120,11 +122,13 @@ def _print(result: "Result") -> None:
 def _write(folder: Path, result: "Result") -> None:
     import msgspec
 
+    from covey.lab.drawing import svg
     from covey.lab.experiment import markdown
 
     data = msgspec.json.format(msgspec.json.encode(result), indent=2)
     (folder / f"{result.name}.json").write_bytes(data + b"\n")
     (folder / f"{result.name}.md").write_text(markdown(result), encoding="utf-8")
+    (folder / f"{result.name}.svg").write_text(svg(result), encoding="utf-8")
 
 
 class ProgressLine:

@@ -38,7 +38,14 @@ def ran(*words: str, status: int = 0) -> Result:
 def test_list_and_show(here: Path) -> None:
     assert "gridbot-fig9 " in ran("list").output
     names = [one["name"] for one in json.loads(ran("list", "--json").output)]
-    assert names == ["first", "gridbot-fig8", "gridbot-fig9", "gridbot-fig9-connected"]
+    assert names == [
+        "first",
+        "gridbot-fig8",
+        "gridbot-fig9",
+        "gridbot-fig9-connected",
+        "gwpilot-table6-long",
+        "gwpilot-table6-short",
+    ]
     assert ran("show", "first").output.startswith("title = ")
     assert "there is no world 'last'" in ran("show", "last", status=2).output
 
@@ -56,6 +63,7 @@ def test_run_for_programs_and_into_a_directory(here: Path) -> None:
     assert [one["seed"] for one in told["rows"][0]["runs"]] == [1, 2, 3]
     assert json.loads((here / "out/lab/tiny.json").read_text()) == told
     assert (here / "out/lab/tiny.md").read_text().startswith("# Tiny\n")
+    assert (here / "out/lab/tiny.svg").read_text().startswith("<svg ")
 
 
 def test_a_bag_that_does_not_finish_is_a_failure(here: Path) -> None:
