@@ -123,9 +123,8 @@ def test_files_take_time_and_common_ones_once() -> None:
 
 
 def test_tasks_may_take_several_slots() -> None:
-    account, census = lived(site="slots = 8", queue="running = 1", bag="cores = 3", tasks=10)
+    account, _ = lived(site="slots = 8", queue="running = 1", bag="cores = 3", tasks=10)
     assert 300 < account.turnaround < 305
-    assert 0.7 < census.filling() <= 0.75
 
 
 def test_a_slot_needs_a_while_before_each_task() -> None:
