@@ -1,9 +1,9 @@
-"""Every setting, in one frozen tree that is read once.
+"""All settings, in one frozen tree that is read once.
 
-A setting comes from the first of: a flag, the environment, `covey.toml` in the current directory,
-the user's own `covey.toml`, the default below. Anything covey does not know is refused, with the
-place where it stands: a misspelt setting that is silently ignored costs its author a day. Each
-setting is described here, next to its default; `docs/configuration.md` is made from these words.
+A setting's value comes from the first of: a flag, the environment, `covey.toml` in the current
+directory, the user's own `covey.toml`, the default below. An unknown setting is refused, with the
+place where it is written: a misspelt setting that is silently ignored costs its author a day. Each
+setting is described here, next to its default; `docs/configuration.md` is made from these texts.
 """
 
 import os
@@ -32,7 +32,7 @@ from covey.core.values import toml_text
 from covey.core.values.suggestions import nearest
 
 RECORD = "covey.db"  # in the directory
-_IN_TASK = {"COVEY_BAG", "COVEY_TASK"}  # variables of tasks; workers and setups have the first
+_IN_TASK = {"COVEY_BAG", "COVEY_TASK"}  # variables in tasks; workers and setups have the first
 Path_ = Annotated[str, Meta(min_length=1)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 
@@ -270,8 +270,8 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     local: Local = Local()
     policy: Policy = Policy()
     run: Run = Run()
-    sites: tuple[SiteSpec, ...] = ()  # beside this machine: [sites.NAME], in their order
-    stranger: str = ""  # why the token must not be shown to that server; empty: it may be
+    sites: tuple[SiteSpec, ...] = ()  # [sites.NAME], in their order; without this machine
+    stranger: str = ""  # why the token must not be sent to that server; empty: it may be sent
 
     @property
     def directory(self) -> Path:
@@ -296,15 +296,15 @@ class Setting(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The settings, and for each key where its value comes from."""
+    """The settings, and where each value comes from."""
 
     config: Config
     origins: dict[str, str]
-    above: str = ""  # the .covey of a directory above, if that is used
+    above: str = ""  # the .covey of a parent directory, if that is used
 
 
 class Source(NamedTuple):
-    """Values by key, all from one place; `place` of a key is for people."""
+    """Values by key, from one source; `place`: where a key is set, in words."""
 
     values: dict[str, object]
     place: dict[str, str]
@@ -324,8 +324,8 @@ def _leaves(tree: type[Struct], prefix: str = "") -> Iterator[Setting]:
 
 SETTINGS: dict[str, Setting] = {setting.key: setting for setting in _leaves(Config)}
 SECTIONS = tuple(dict.fromkeys(key.partition(".")[0] for key in SETTINGS if "." in key))
-SITES = "sites"  # tables of tables, which are no settings
-_RUNS_HERE = ("serve.", "local.")  # settings with commands, and of who may send some
+SITES = "sites"  # a section that holds tables of sites instead of settings
+_RUNS_HERE = ("serve.", "local.")  # settings that run commands here, or let others run some
 _OWN_FILE = "~/.config/covey/covey.toml"
 
 
@@ -336,8 +336,8 @@ def load(
     *,
     has_token: bool = False,
 ) -> Settled:
-    """Read everything once. `flags` are dotted keys; a None among them was not given. `has_token`:
-    the caller was given a token directly, so it is not read from a file."""
+    """Read all settings once. `flags`: values by dotted key; None: not given. `has_token`: the
+    caller already has a token, so none is read from a file."""
     environ = os.environ if environ is None else environ
     here = Path.cwd() if here is None else here
     sources = [
@@ -354,7 +354,7 @@ def load(
             values[key] = value
             origins[key] = source.place[key]
     sites: dict[str, SiteSpec] = {}
-    for source in reversed(sources):  # the nearer file has the last word on a site, all of it
+    for source in reversed(sources):  # a site in a nearer file replaces the whole site
         for spec in source.sites:
             sites[spec.name] = spec
             origins[f"{SITES}.{spec.name}"] = source.place[SITES]
@@ -372,8 +372,8 @@ def load(
 
 
 def directory_above(here: Path, name: str) -> str:
-    """The nearest `.covey` above, as git finds its own; empty if there is one here, or none. It
-    must be the user's own: who else could write to it could say what runs here."""
+    """The nearest `.covey` in a parent directory, as git finds `.git`; empty if there is one here,
+    or none above. It must be the user's own: others who can write to it could run commands here."""
     try:
         if (here / name).exists():
             return ""
@@ -381,17 +381,17 @@ def directory_above(here: Path, name: str) -> str:
         for folder in here.resolve().parents:
             if folder.stat().st_dev != device:
                 return ""
-            found = folder / name
-            if (found / RECORD).is_file() and _is_own(found):
-                return str(found)
+            candidate = folder / name
+            if (candidate / RECORD).is_file() and _is_own(candidate):
+                return str(candidate)
     except OSError:
         pass
     return ""
 
 
 def _check_owner(folder: Path) -> None:
-    """Raises BadConfig if the `.covey` of the current directory is another user's, as it may be in
-    /tmp: its record says which commands run, and they would run as the user who looks at it."""
+    """Raises BadConfig if the `.covey` of the current directory is another user's, as may happen in
+    /tmp: its record says which commands run, and they would run as the present user."""
     if _is_anothers(folder):
         raise BadConfig(
             f"{folder} belongs to another user, who could have put commands into it that would run "
@@ -400,19 +400,19 @@ def _check_owner(folder: Path) -> None:
 
 
 def _check_author(file: Path, project: Source) -> None:
-    """Raises BadConfig if another user's `covey.toml` says what runs here, or where the record
+    """Raises BadConfig if a `covey.toml` of another user says what runs here, or where the record
     is."""
     named = [key for key in project.values if key == "dir" or key.startswith(_RUNS_HERE)]
     named += [f"{SITES}.{site.name}" for site in project.sites]
     if named and _is_anothers(file):
         raise BadConfig(
             f"{file} belongs to another user, and {named[0]} in it could run commands as you. If "
-            "you trust it, make a copy of your own"
+            "you trust it, replace it with a copy that belongs to you"
         )
 
 
 def _is_anothers(path: Path) -> bool:
-    """Neither this user's nor root's; of a link, the link or what it leads to."""
+    """Whether the path, or the target of a link, belongs to neither this user nor root."""
     try:
         owners = {path.lstat().st_uid, path.stat().st_uid}
     except OSError:
@@ -428,39 +428,39 @@ def _is_own(folder: Path) -> bool:
 
 
 def _stranger(sources: Sequence[Source], config: Config, here: Path, has_token: bool) -> str:
-    """A covey.toml in the current directory may be anybody's: it came with what was downloaded. It
-    must not send the user's own token to a server, or past an authority, that the user did not
-    name; nor may it pick a token from the user's other files."""
+    """Why the token must not be sent; empty: it may be. A covey.toml in the current directory may
+    have come with a download. It must not send the user's token to a server, or trust an authority,
+    that the user did not name; nor may it choose a token file outside its directory."""
     flags, environment, project, own = (source.values for source in sources)
-    users: dict[str, object] = {**own, **environment, **flags}
+    by_user: dict[str, object] = {**own, **environment, **flags}
     file = here / "covey.toml"
     if not config.server:
         return ""
-    if has_token or "token_file" in users or "token_file" not in project:
+    if has_token or "token_file" in by_user or "token_file" not in project:
         named = [name for name in ("server", "ca") if name in project]
-        changed = [name for name in named if getattr(config, name) != users.get(name, "")]
+        changed = [name for name in named if getattr(config, name) != by_user.get(name, "")]
         if not changed:
             return ""
         return (
-            f"{file} names the {changed[0]} {getattr(config, changed[0])!r}, but your token is not "
-            "from that file: a token is shown only to the server that it was set up with. If you "
-            f"trust this server, name it yourself: --{changed[0]}, or in {_OWN_FILE}"
+            f"{file} sets {changed[0]} = {getattr(config, changed[0])!r}, but your token is not "
+            "from that file, and is sent only to a server that you named yourself. If you trust "
+            f"this server, name it with --{changed[0]}, or in {_OWN_FILE}"
         )
     path = os.path.realpath(here / os.path.expanduser(config.token_file))
     if os.path.commonpath([path, os.path.realpath(here)]) == os.path.realpath(here):
         return ""
     return (
-        f"{file} names the token_file {config.token_file}, which is not in this directory: a file "
-        "that may be somebody else's cannot choose which of your tokens is shown. Name it with "
-        f"--token-file, COVEY_TOKEN_FILE, or in {_OWN_FILE}"
+        f"{file} sets token_file = {config.token_file}, which is outside this directory. A "
+        "covey.toml that may be another person's cannot choose which of your tokens is sent. If "
+        f"you want this token, name it with --token-file, COVEY_TOKEN_FILE, or in {_OWN_FILE}"
     )
 
 
 def value_of(config: Config, key: str) -> object:
-    found: object = config
+    value: object = config
     for part in key.split("."):
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
 def user_file(environ: Mapping[str, str]) -> Path:
@@ -477,25 +477,29 @@ def _from_flags(flags: Mapping[str, object]) -> Source:
 
 
 def _from_environment(environ: Mapping[str, str]) -> Source:
-    """Only names that begin like a section of ours can be misspelt: tasks see other COVEY_…"""
+    """Settings from the environment. An unknown name is an error only if it begins with a section:
+    other COVEY_ names are ignored, since tasks have their own."""
     known = {setting.variable: key for key, setting in SETTINGS.items()}
     prefixes = tuple(f"COVEY_{section.upper()}_" for section in SECTIONS)
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     place: dict[str, str] = {}
     for name, text in environ.items():
         if name in known:
-            found[known[name]] = text
+            values[known[name]] = text
             place[known[name]] = f"environment, {name}"
         elif name.startswith(f"COVEY_{SITES.upper()}_"):
-            raise BadConfig(f"environment: {name}: sites come from covey.toml, or covey site add")
+            raise BadConfig(
+                f"environment: {name} is not possible: write sites into covey.toml, or use 'covey "
+                "site add'"
+            )
         elif name.startswith(prefixes):
             raise BadConfig(f"environment: unknown setting {name}{_suggest(name, list(known))}")
-    return Source(_checked(found, place), place)
+    return Source(_checked(values, place), place)
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """What to tell about names that begin with COVEY_ and mean nothing to us. Inside a task there
-    are others, which are not for us."""
+    """Warnings about unknown names that begin with COVEY_. Inside a task there are none: tasks have
+    other such variables."""
     if "COVEY_BAG" in environ:
         return []
     known = [setting.variable for setting in SETTINGS.values()]
@@ -512,20 +516,22 @@ def _from_file(path: Path) -> Source:
     except (FileNotFoundError, NotADirectoryError):
         return Source({}, {})
     except (OSError, UnicodeDecodeError) as error:
-        raise BadConfig(f"{path}: cannot be read: {error}") from error
+        raise BadConfig(f"{path} cannot be read: {error}") from error
     try:
         tree = toml_text.parse(text, str(path))
     except toml_text.BadToml as error:
         raise BadConfig(str(error)) from None
     sites = _sites(path, tree.pop(SITES, {}))
-    found = dict(_flattened(path, tree))
-    place = dict.fromkeys([*found, SITES], str(path))
-    return Source(_checked(found, place), place, sites)
+    values = dict(_flattened(path, tree))
+    place = dict.fromkeys([*values, SITES], str(path))
+    return Source(_checked(values, place), place, sites)
 
 
 def _sites(path: Path, tables: object) -> tuple[SiteSpec, ...]:
     if not isinstance(tables, dict):
-        raise BadConfig(f"{path}: sites have names: write [sites.NAME], then the keys of that site")
+        raise BadConfig(
+            f"{path}: [sites] needs a name: write [sites.NAME], then the keys of that site"
+        )
     return tuple(config_sites.read(name, table, str(path)) for name, table in tables.items())
 
 
@@ -555,7 +561,8 @@ def _suggest(name: str, known: list[str]) -> str:
 
 
 def _checked(values: Mapping[str, object], place: Mapping[str, str]) -> dict[str, object]:
-    """Text (flags, environment) becomes what the setting needs; files must have the right type."""
+    """Values with the types of their settings. Text of flags and variables is converted; values in
+    files must have the right type."""
     checked = {}
     for key, value in values.items():
         try:
@@ -564,7 +571,7 @@ def _checked(values: Mapping[str, object], place: Mapping[str, str]) -> dict[str
             )
         except msgspec.ValidationError as error:
             choices = [word for part in get_args(SETTINGS[key].kind) for word in get_args(part)]
-            why = f"one of {', '.join(choices)}" if choices else str(error)
+            why = f"it must be one of {', '.join(choices)}" if choices else str(error)
             raise BadConfig(f"{place[key]}: {key} = {value!r}: {why}") from error
     return checked
 

@@ -1,10 +1,9 @@
 """Sites as people write them: `[sites.NAME]` in covey.toml, or the same keys sent to a server.
 
-A table says times and sizes as people do, `wall = "2h"` and `memory = "4G"`; a `SiteSpec` is what
-core uses. What is misspelt or makes no sense is refused with its place, and with what may be meant:
-a site that quietly does something else costs other people's computing time. Each key is described
-here, next to its default; `docs/configuration.md` is made from these words. What a driver's own
-`options` may say, that driver knows.
+A table has times and sizes as text, `wall = "2h"` and `memory = "4G"`; core uses a `SiteSpec`. An
+unknown key or a bad value is refused, with its place and a suggestion: a site that silently does
+something else costs other people's computing time. Each key is described here, next to its default;
+`docs/configuration.md` is made from these texts. The driver knows which `options` it has.
 """
 
 import re
@@ -19,7 +18,7 @@ from covey.core.record.model import Option, SiteSpec
 from covey.core.values.amounts import BadAmount, Seconds, Size
 from covey.core.values.suggestions import nearest
 
-LOCAL = "local"  # the name of the site that is this machine, and of its driver
+LOCAL = "local"  # the name of this machine's site, and of its driver
 Time: TypeAlias = float | str
 Most = Annotated[int, Meta(ge=0, le=1_000_000)]
 
@@ -172,7 +171,7 @@ class SiteTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, o
 
 
 class Key(NamedTuple):
-    """`field` of SiteSpec that it becomes."""
+    """A key of a site's table; `field`: its field in SiteSpec."""
 
     name: str
     kind: Any
@@ -188,7 +187,7 @@ _SIZE = Size("m", "900 TB", least=0)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-# What others call our keys, and what belongs to a driver's options.
+# Other names of our keys, and keys that belong into a driver's options.
 _MEANT = {
     "type": "driver", "kind": "driver", "ssh": "host", "login": "host", "hostname": "host",
     "env": "environment", "dir": "directory", "folder": "directory", "cores": "slots",
@@ -216,7 +215,7 @@ KEYS: dict[str, Key] = {key.name: key for key in _keys()}
 
 
 def local_site(pilots: int, slots: int, shared: bool = False) -> SiteSpec:
-    """This machine: as many pilots as there may be, at once."""
+    """The site of this machine: all its pilots are started at once."""
     return SiteSpec(
         name=LOCAL,
         driver=LOCAL,
@@ -234,19 +233,23 @@ def local_site(pilots: int, slots: int, shared: bool = False) -> SiteSpec:
 
 
 def read(name: str, table: object, place: str = "") -> SiteSpec:
-    """The site that a table describes. `place` says where it stands, such as a file. Raises
+    """The site that a table describes. `place`: where the table is, such as a file. Raises
     BadConfig."""
     where = f"{place}: [sites.{name}]" if place else f"site {name}"
     if not _NAME.fullmatch(name):
-        words = "a site's name has letters, digits, '-', '_' and '.', 40 at most"
+        words = (
+            f"{name[:100]!r} is not a site's name: use at most 40 letters, digits, '-', '_' and "
+            "'.', beginning with a letter or digit"
+        )
         raise BadConfig(f"{where}: {words}")
     if not isinstance(table, Mapping):
-        raise BadConfig(f"{where}: write a table [sites.{name}], then its keys")
+        raise BadConfig(f"{where}: this must be a table: write [sites.{name}], then its keys")
     values = {key: _value(where, key, value) for key, value in table.items()}
     if "driver" not in values:
-        raise BadConfig(f'{where}: driver is missing: what kind of site is it? Such as "slurm"')
+        words = 'driver is missing; say what kind of site it is, such as driver = "slurm"'
+        raise BadConfig(f"{where}: {words}")
     if name == LOCAL or values["driver"] == LOCAL:
-        words = f"this machine is the site {LOCAL!r}; [local] says what may run here"
+        words = f"{LOCAL!r} is the server's own machine; its settings are in [local]"
         raise BadConfig(f"{where}: {words}")
     spec = SiteSpec(name=name, **{KEYS[key].field: value for key, value in values.items()})
     _check(where, spec)
@@ -275,7 +278,7 @@ def _value(where: str, key: str, value: object) -> Any:
 def _suggest(key: str) -> str:
     meant = _MEANT.get(key) or nearest(key, KEYS) or _MEANT.get(nearest(key, _MEANT, least=0.8), "")
     if not meant:
-        return f"; there are {', '.join(KEYS)}"
+        return f"; the keys are {', '.join(KEYS)}"
     table, dot, _ = meant.partition(".")
     more = f" (a key that belongs to the driver goes into {table})" if dot else ""
     return f"; did you mean '{meant}'?{more}"
@@ -284,30 +287,33 @@ def _suggest(key: str) -> str:
 def _check_environment(where: str, table: Mapping[Any, object]) -> None:
     for name, value in table.items():
         if not _VARIABLE.fullmatch(str(name)):
-            raise BadConfig(f"{where}: environment: {name!r} is not the name of a variable")
+            raise BadConfig(
+                f"{where}: environment: {name!r} is not the name of a variable: letters, digits "
+                "and '_', and no digit at the beginning"
+            )
         if not isinstance(value, str) or "\0" in value:
             raise BadConfig(
-                f"{where}: environment.{name} = {_shown(value)}: write a text in quotes"
+                f"{where}: environment.{name} = {_shown(value)} is not a text: put it in quotes"
             )
 
 
 def _check_options(where: str, table: Mapping[Any, object]) -> None:
     for name, value in table.items():
         if not _is_option(value):
-            words = "an option is a text, a number, true or false, a list or a table of such"
+            words = "an option is a text, a number, true or false, or a list or table of these"
             raise BadConfig(f"{where}: options.{name} = {_shown(value)}: {words}")
 
 
 def _is_option(value: object) -> bool:
     if isinstance(value, Mapping):
-        return all(isinstance(name, str) and _is_option(one) for name, one in value.items())
+        return all(isinstance(name, str) and _is_option(inner) for name, inner in value.items())
     if isinstance(value, list | tuple):
-        return all(_is_option(one) for one in value)
+        return all(_is_option(inner) for inner in value)
     return isinstance(value, bool | int | float | str)
 
 
 def _check(where: str, spec: SiteSpec) -> None:
-    """What each key cannot see by itself."""
+    """Raises BadConfig for values that do not fit together, and for unsafe ones."""
     for name in ("host", "directory", "python"):
         text: str = getattr(spec, name)
         if text.startswith("-") or not text.isprintable() or (name == "host" and " " in text):
@@ -316,17 +322,20 @@ def _check(where: str, spec: SiteSpec) -> None:
                 rule = "must not begin with '-' or contain spaces or control characters"
             raise BadConfig(f"{where}: {name} = {text!r}: the value {rule}")
     for each, whole in (("memory", "all_memory"), ("disk", "all_disk")):
-        one, most = getattr(spec, KEYS[each].field), getattr(spec, KEYS[whole].field)
-        if most and not one:
+        per_pilot, most = getattr(spec, KEYS[each].field), getattr(spec, KEYS[whole].field)
+        if most and not per_pilot:
             words = f"{whole} has no effect unless {each} (of one pilot) is set"
             raise BadConfig(f"{where}: {words}")
-        if most and one > most:
-            raise BadConfig(f"{where}: {whole} is less than the {each} of one pilot")
+        if most and per_pilot > most:
+            words = f"{whole} is less than the {each} of one pilot, so no pilot could start"
+            raise BadConfig(f"{where}: {words}")
     if spec.interval_seconds <= 0:
-        raise BadConfig(f"{where}: interval = 0: the site would be queried without a pause")
+        words = 'the site would be queried without a pause; give a time, such as "10s"'
+        raise BadConfig(f"{where}: interval = 0: {words}")
     for owner in spec.users:
         if not owner or not owner.isprintable():
-            raise BadConfig(f"{where}: users: {owner!r} is not a user name")
+            words = "a name must have printable characters only, and at least one"
+            raise BadConfig(f"{where}: users: {owner!r} is not a user name: {words}")
     if spec.preference:
         _check_preference(where, spec.preference)
 
@@ -352,9 +361,9 @@ def _shown(value: object) -> str:
 
 
 def table_of(spec: SiteSpec) -> dict[str, Any]:
-    """The keys that say something, as a person would write them."""
+    """The site as a person would write it, without keys that have their default."""
     standard = SiteSpec(name=spec.name, driver="")
-    found: dict[str, Any] = {}
+    table: dict[str, Any] = {}
     for key in KEYS.values():
         value = getattr(spec, key.field)
         if value == getattr(standard, key.field):
@@ -365,12 +374,12 @@ def table_of(spec: SiteSpec) -> dict[str, Any]:
             value = _spelt(value, (("T", 1024**2), ("G", 1024), ("M", 1)))
         elif isinstance(value, tuple):
             value = list(value)
-        found[key.name] = value
-    return found
+        table[key.name] = value
+    return table
 
 
 def _spelt(value: float, units: tuple[tuple[str, int], ...]) -> str:
-    """In the largest unit of which it is a whole number; a unit is never left out."""
+    """The value with the largest unit that makes it a whole number; always with a unit."""
     for unit, size in units:
         if value and value % size == 0:
             return f"{value / size:.0f}{unit}"

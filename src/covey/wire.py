@@ -1,7 +1,7 @@
-"""What clients and the server say to each other, and how messages become bytes.
+"""Messages between clients and the server, and how messages become bytes.
 
-Pilots' messages are defined in `covey.pilot.protocol.messages`; here they get checked decoders.
-Everything a person can see (console, CLI, Python) is one of the views below.
+Pilots' messages are defined in `covey.pilot.protocol.messages`; here they get checked decoders. All
+that the command line and Python show is one of the views below.
 """
 
 from collections.abc import Iterable, Sequence
@@ -52,8 +52,8 @@ class Straggler(Struct, kw_only=True):
 
 
 class ClassView(Struct, kw_only=True):
-    """The tasks of a bag with equal needs, and how long those that ended well took. The server
-    counts them while the bag runs, from its own start on: null, where it does not know of all."""
+    """The tasks of a bag with equal needs, and how long those that succeeded took. The server
+    counts them while the bag runs, from its own start on; null: tasks ended before that."""
 
     cores: int
     memory_mb: int
@@ -65,9 +65,9 @@ class ClassView(Struct, kw_only=True):
 
 
 class BagView(Struct, kw_only=True):
-    """A bag as its owner sees it. Every task is in one state: done, failed, running (it has a slot
-    of a pilot), sent (a pilot has it, and it waits there for a slot), in doubt, or waiting (all the
-    others). Without a server `running`, `sent` and what follows from them is 0."""
+    """A bag as its owner sees it. Each task has one state: done, failed, running (it has a slot of
+    a pilot), sent (a pilot has it, and it waits there for a slot), in doubt, or waiting (all
+    others). Without a server `running` and `sent` are 0."""
 
     id: int
     name: str
@@ -78,7 +78,7 @@ class BagView(Struct, kw_only=True):
     status: str  # running, paused, finished, cancelled
     reason: str = ""  # why it is paused
     open: bool = False
-    calls: bool = False  # of functions: what they are given and return is pickled
+    calls: bool = False  # its tasks are function calls: arguments and results are pickled
     total: int
     done: int
     failed: int
@@ -88,18 +88,18 @@ class BagView(Struct, kw_only=True):
     created: float
     ended: float = 0.0
     retries: int = 0
-    overtimes: int = 0  # how often a task over its limit gets …
-    grow_time: float = 1.0  # … so much more time
+    overtimes: int = 0  # how often a task that exceeds its time limit may run again …
+    grow_time: float = 1.0  # … with its limit multiplied by this
     classes: list[ClassView] = []
     idempotent: bool = True
     labels: dict[str, str] = {}
     notes: str = ""
     outputs: list[str] = []
-    ignored_results: list[str] = []  # why values that tasks reported were not kept; few
+    ignored_results: list[str] = []  # why reported values were not kept; the first few reasons
     result_names: list[str] = []  # of the values that tasks reported, in order of appearance
-    unkept: UnkeptFiles = UnkeptFiles()  # files that tasks left and no output pattern names
+    unkept: UnkeptFiles = UnkeptFiles()  # files of tasks that no output pattern names
     silent: bool = False  # finished, and no task printed, reported or returned anything
-    inputs: InputSummary = InputSummary()  # where its files came from, and since when it has others
+    inputs: InputSummary = InputSummary()  # where its files came from, and when they were changed
     estimate: Estimate | None = None
     stragglers: list[Straggler] = []
 
@@ -118,8 +118,7 @@ MOST_LISTED_CLASSES = 20
 
 
 def in_list(view: BagView) -> BagView:
-    """As one of many: what is long is cut off. A list of all bags must not be as long as all that
-    was ever submitted."""
+    """The view as a list of bags shows it: long texts are cut off, to keep the list short."""
     return replace(
         view,
         argv=_some([word[:MOST_LISTED] for word in view.argv[:MOST_LISTED]]),
@@ -134,17 +133,17 @@ def in_list(view: BagView) -> BagView:
 
 
 def _some(texts: list[str], more: Iterable[str] = ()) -> list[str]:
-    """The first, until there are too many characters in them, and in what belongs to them."""
+    """The first texts, up to MOST_LISTED characters in them and in their values (`more`)."""
     left = MOST_LISTED
-    for place, (text, besides) in enumerate(zip_longest(texts, more, fillvalue="")):
-        left -= len(text) + len(besides) + 1
+    for place, (text, value) in enumerate(zip_longest(texts, more, fillvalue="")):
+        left -= len(text) + len(value) + 1
         if left < 0:
             return texts[:place]
     return texts
 
 
 class ResultRow(Struct):
-    """One ended attempt; in a bag's results, the one that counts for its task."""
+    """An ended attempt. In a bag's results: the attempt that counts for its task."""
 
     row: int  # grows with the order in which ends were recorded
     task: int
@@ -169,23 +168,23 @@ class ResultRow(Struct):
     message: str = ""
     output: str = ""  # last line of standard output, shortened
     cause: str = ""
-    result: dict[str, Any] = {}  # the values that it reported
+    result: dict[str, Any] = {}  # the values that the task reported
     files: int = 0  # how many files it returned
     inputs_version: int = 1  # of the bag's input files
 
 
 class BriefRow(ResultRow, omit_defaults=True):
-    """A row that says how a task ended, without its parameters, times and amounts. What has its
-    usual value is not sent: a program that waits for many calls reads a quarter of the bytes."""
+    """A row that says how a task ended, without its parameters, times and amounts. Default values
+    are left out: a program that waits for many calls reads a quarter of the bytes."""
 
 
 class ResultQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which results, in which order. `where` are comparisons such as `alpha >= 0.5`, `host = n1`
-    or `state = failed` over the columns of the table: parameters, reported values and our own. By
-    task or by row, pages are asked for with `after`; sorted by a column (`-seconds`: the largest
-    first), with `offset`. Without a limit, a page has 1000 rows, and an export all there are.
-    `brief` rows say how tasks ended, and nothing else (`BriefRow`). A page of more than
-    `most_bytes`, if that is not 0, is refused (PageTooLong)."""
+    """Which results, in which order. `where`: comparisons such as `alpha >= 0.5`, `host = n1` or
+    `state = failed` over the columns of the table (parameters, reported values, covey's own). In
+    the order of tasks or rows, the next page is asked for with `after`; sorted by a column
+    (`-seconds`: the largest first), with `offset`. Without a limit, a page has 1000 rows, and an
+    export has all. `brief`: rows are a `BriefRow`. A page of more than `most_bytes` is refused
+    (PageTooLong); 0: any length."""
 
     after: int = -1
     offset: int = 0
@@ -206,7 +205,7 @@ class ResultQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FailureGroup(Struct, kw_only=True):
-    """Given-up tasks that failed in the same way; the causes of a bag, most frequent first."""
+    """Failed tasks with the same cause. The groups of a bag are sorted, the largest first."""
 
     cause: str
     outcome: str
@@ -214,15 +213,14 @@ class FailureGroup(Struct, kw_only=True):
     hosts: list[str]  # the first few
     host_count: int
     tasks: list[int]  # the first few
-    example: int  # a task, and the end of what it wrote to standard error, else to output
-    log: str = ""
+    example: int  # one of these tasks
+    log: str = ""  # the end of its standard error; if that is empty, of its standard output
 
 
 class WasteView(Struct, kw_only=True):
-    """What a bag cost that is in none of its results: attempts that were stopped because another
-    one had ended well, those that ended well too late, and those that were lost with their host
-    or not begun there. Seconds are a process's, but of lost ones: from sending until they were
-    given up."""
+    """Attempts of a bag that gave no result. Cancelled: stopped because another attempt had
+    succeeded. Discarded: succeeded after another attempt. Lost: with their host, or not begun
+    there. Seconds are those of the process; for lost attempts, from sending until given up."""
 
     cancelled: int = 0
     cancelled_seconds: float = 0.0
@@ -233,8 +231,8 @@ class WasteView(Struct, kw_only=True):
 
 
 class Explanation(Struct, kw_only=True):
-    """Why a bag, or a task of it, stands as it does. What core says is there as long as it holds
-    the bag; attempts that have ended, and waste, are the record's."""
+    """Why a bag, or one of its tasks, is not running. `answer` and `task` are there only while the
+    bag has not ended."""
 
     bag: int
     name: str
@@ -249,14 +247,14 @@ class Explanation(Struct, kw_only=True):
 
 
 class InputsView(Struct, kw_only=True):
-    """The input files of a bag, as attempts get them that are sent now. Those of single tasks are
-    in the `manifest`, by the names that `task_inputs` make of a task's values. `sources` and the
-    bases of `task_inputs` are paths on the machine `host`, from which the bag was submitted."""
+    """The input files of a bag, as new attempts get them. Files of single tasks are in the
+    `manifest`, by names that `task_inputs` make from a task's values. `sources` and the bases of
+    `task_inputs` are paths on `host`, the machine from which the bag was submitted."""
 
     version: int
     versions: list[InputVersionView]  # after the first
     host: str
-    seal: str  # of these paths: whoever submitted the bag knows it again
+    seal: str  # proves to the client that it wrote these paths itself
     sources: list[InputSource]
     inputs: list[Placed]
     task_inputs: list[TaskInput]
@@ -279,7 +277,7 @@ class ReturnedFile(Struct, kw_only=True):
 class HostView(Struct, kw_only=True):
     host: str
     site: str
-    slots: int  # of the pilots that are there now; of the last one if none is
+    slots: int  # of its present pilots; if there are none, of the last one
     pilots: int
     running: int
     sent: int = 0
@@ -289,13 +287,13 @@ class HostView(Struct, kw_only=True):
     failed: int
     tags: dict[str, str]
     machine: str = ""
-    error_rate: float | None = None  # lately; only a server that runs knows
-    banned: dict[str, float] = {}  # owner -> until when none of their tasks go there
-    shortage: str = ""  # why it can start no task now: too little disk space
+    error_rate: float | None = None  # recent; null without a running server
+    banned: dict[str, float] = {}  # owner -> until when their tasks are not sent there
+    shortage: str = ""  # why it cannot start tasks now: too little disk space
 
 
 class TokenView(Struct, kw_only=True):
-    """A token, without itself."""
+    """Facts about a token, without the secret itself."""
 
     id: int
     name: str
@@ -307,15 +305,15 @@ class TokenView(Struct, kw_only=True):
 
 
 class Issued(Struct, kw_only=True):
-    """A new token: nobody will ever see it again."""
+    """A new token. The server does not keep it, so it is shown only this once."""
 
     id: int
     token: str
 
 
 class Invitation(Struct, kw_only=True):
-    """Good for one pilot, until then: whoever asks for `path` at `address` gets it. `ca`: PEM of
-    the authority that vouches for that address; empty: one that systems know."""
+    """Starts one pilot, until `expires`: the first who gets `path` at `address` uses it up. `ca`:
+    the authority of that address's certificate (PEM); empty: the system trusts it already."""
 
     path: str
     address: str
@@ -326,21 +324,21 @@ class Invitation(Struct, kw_only=True):
 
 
 class LiveOutput(Struct, kw_only=True):
-    """What a running task has printed since; `next` is where to go on."""
+    """What running tasks have printed; `next` is the `after` of the next request."""
 
     next: int
     pieces: list[Piece]
 
 
 class Stored(Struct, kw_only=True):
-    """How much of a file the server has; whether that is all of it."""
+    """How many bytes of a file the server has, and whether the file is complete."""
 
     size: int
     complete: bool
 
 
 class RunningRow(Struct, kw_only=True):
-    """An attempt that a pilot has: it is running, or sent and waits there for a slot."""
+    """An attempt that a pilot has. It is running, or was sent and waits there for a slot."""
 
     task: int
     state: str = "running"
@@ -376,34 +374,34 @@ class PilotView(Struct, kw_only=True):
     memory_mb: int = 0
     gpus: int = 0
     owner: str = ""  # whose tasks it runs; empty: anybody's
-    reason: str = ""  # why it is not here any more
-    shortage: str = ""  # why its host can start no task now: too little disk space
+    reason: str = ""  # why it has left
+    shortage: str = ""  # why its host cannot start tasks now: too little disk space
 
 
 class SiteView(Struct, kw_only=True):
-    """A place where pilots can be started, as it stands. Admins see what it is made of, too."""
+    """A place where pilots can be started, and its state. Only admins see its settings (`spec`)."""
 
     name: str
     driver: str
     status: str  # on, paused, draining, removed
     origin: str  # covey.toml, or `added` while the server ran
-    trouble: str = ""  # why nothing is started there now, or only one pilot as a test
+    trouble: str = ""  # why no pilot is started there now, or only one as a test
     rests_until: float = 0.0
     failures: int = 0  # in a row
     waiting: int = 0  # site jobs that wait there
-    running: int = 0  # … that run
-    suspended: int = 0  # of these: suspended by the site
+    running: int = 0  # site jobs that run there, suspended ones too
+    suspended: int = 0  # running site jobs that the site has suspended
     pilots: int = 0
-    slots: int = 0  # of these
-    busy: int = 0  # of these
-    queued_limit: int = 0  # jobs that may wait there
-    running_limit: int = 0  # … run or wait; 0: any number
-    ramp: int = 0  # jobs that may wait there just now
+    slots: int = 0  # of the pilots
+    busy: int = 0  # slots that have tasks
+    queued_limit: int = 0  # how many jobs may wait there
+    running_limit: int = 0  # how many jobs may run or wait there; 0: any number
+    ramp: int = 0  # how many jobs may wait there at the moment
     price: float = 0.0
-    users: list[str] = []  # whose tasks may run there; none: everybody's
+    users: list[str] = []  # whose tasks may run there; empty: everybody's
     failover: bool = False
     shared: bool = False
-    here: bool = False  # its pilots are processes of the server's machine, and end with it
+    here: bool = False  # its pilots are processes on the server's machine, and end with the server
     measures: SiteMeasures = UNKNOWN
     spec: SiteSpec | None = None
 
@@ -440,7 +438,7 @@ class OptionView(Struct, kw_only=True):
 
 
 class DriverView(Struct, kw_only=True):
-    """A kind of site. `package` brought it; `problem`: why it cannot be used."""
+    """A kind of site. `package`: the package that has it. `problem`: why it cannot be used."""
 
     name: str
     package: str
@@ -449,7 +447,7 @@ class DriverView(Struct, kw_only=True):
 
 
 class SiteExplanation(Struct, kw_only=True):
-    """Why a site gets no pilots, or only so many."""
+    """Why a site gets no pilots, or no more."""
 
     name: str
     summary: str
@@ -457,9 +455,9 @@ class SiteExplanation(Struct, kw_only=True):
 
 
 class TrialStep(Struct, kw_only=True):
-    """`kind`: asked, submitted, started, requeued, enrolled, ready, left, refused, vanished,
-    ended. With `ready` the pilot has asked for work, so the site works. `left`: the pilot has said
-    goodbye, with its reason."""
+    """A step of a site's test. `kind`: asked, submitted, started, requeued, enrolled, ready, left,
+    refused, vanished, ended. `ready`: the pilot has asked for work, so the site works. `left`: the
+    pilot has ended itself, with this reason."""
 
     kind: str
     at: float
@@ -467,21 +465,21 @@ class TrialStep(Struct, kw_only=True):
 
 
 class TrialView(Struct, kw_only=True):
-    """What has become of a pilot that was started to see whether that works."""
+    """The progress of a pilot that was started to test a site."""
 
     job: str
     site: str
     steps: list[TrialStep]
-    over: bool = False  # nothing more will come of it
+    over: bool = False  # no more steps will come
     pilot: int = 0
     host: str = ""
-    trouble: str = ""  # of the site, just now
-    address: str = ""  # of the server, as pilots are told
+    trouble: str = ""  # of the site, at the moment
+    address: str = ""  # the server's address for pilots
 
 
 class Refused(Struct, kw_only=True):
-    """Requests that were refused in the last ten minutes. `owner` is empty for strangers: whoever
-    showed no valid token, secret or credential."""
+    """Requests that were refused in the last ten minutes. `owner` is empty for strangers: requests
+    without a valid token, secret or credential."""
 
     owner: str
     kind: str  # unauthorized, too-large, over-share, unavailable, invalid, connection
@@ -489,26 +487,27 @@ class Refused(Struct, kw_only=True):
 
 
 class ServerView(Struct, kw_only=True):
-    """`refused` names strangers and the caller's own; for administrators, everybody."""
+    """Facts about the server. `refused` has requests of strangers and of the caller's owner;
+    administrators see those of all owners."""
 
     version: str
     epoch: int
     pid: int
     started: float
-    state: str  # ready, or why not
+    state: str  # `ready`, or why it is not
     store: str
     bags: int
     pilots: int
     slots: int
-    quarantined: int = 0  # bags that cannot be handled
-    overruns: int = 0  # how often policies of an owner needed more work than they may
+    quarantined: int = 0  # bags that the server cannot handle
+    overruns: int = 0  # how often an owner's policies needed more work than allowed
     refused: list[Refused] = []
     disk_free_bytes: int = 0  # where the record is kept
-    certificate_expires: float = 0.0  # seconds since 1970; 0: it has none
+    certificate_expires: float = 0.0  # seconds since 1970; 0: the server has no certificate
 
 
 class ProblemDocument(Struct, kw_only=True):
-    """RFC 9457: why a request changed nothing, and what to do."""
+    """RFC 9457: why a request was refused, and what to do instead."""
 
     type: str
     title: str
@@ -519,7 +518,7 @@ class ProblemDocument(Struct, kw_only=True):
 def _decoder(
     message: type[Enrol] | type[Sync] | type[Leave] | type[Printed],
 ) -> msgspec.json.Decoder[Any]:
-    """A checked decoder from a JSON object to what `message` describes."""
+    """A checked decoder from a JSON object to the fields of `message`."""
     defaults = message._field_defaults
     fields = [
         (name, kind, defaults[name]) if name in defaults else (name, kind)
@@ -537,7 +536,7 @@ _DECODERS: dict[object, msgspec.json.Decoder[Any]] = {
 
 
 def decode(message: type[Message], body: bytes) -> Message:
-    """Raises msgspec.DecodeError (or its ValidationError), with words, if anything is off."""
+    """Raises msgspec.DecodeError (or its ValidationError) if the body is invalid."""
     try:
         return message(*msgspec.structs.astuple(_DECODERS[message].decode(body)))
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""The composition root: the one module that sees everything, and puts it together."""
+"""The composition root: the one module that imports everything, and connects it."""
 
 import contextlib
 import io
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from covey.server.web.addresses import Door
     from covey.server.web.tls import Tls
 
-CONVERT_SECONDS = 60.0  # that a server may take to convert a record
+CONVERT_SECONDS = 60.0  # how long to wait for a server that converts the record
 FILES = "files"
 CACHE = "cache"
 SERVER = "server.json"
@@ -63,15 +63,15 @@ PILOT_PACKAGES = ("pilot",)
 
 
 def end_orphans(directory: Path, seconds: float) -> tuple[int, int]:
-    """End the pilots of this machine that a killed server of the directory has left: how many
-    there were, and how many are left."""
+    """End the pilots on this machine that a killed server of the directory has left. Returns how
+    many there were, and how many still run."""
     return end_local_orphans(directory / PILOTS, seconds)
 
 
 def serve(config: Config, directory: Path, embedded: bool) -> int:
-    """Run a server on this directory until it is asked to end. Raises StoreHeld if another
-    one has it, InsideTask inside a task."""
-    from covey.server import process  # heavy, and only a server needs it
+    """Run a server on this directory until it is asked to end. Raises StoreHeld if another server
+    uses the directory, InsideTask inside a task."""
+    from covey.server import process  # slow to import, and only a server needs it
 
     refuse_inside_task()
     prepare(directory)
@@ -88,7 +88,7 @@ def _tell(text: str) -> None:
 
 
 def open_reader(directory: Path, tell: Callable[[str], None] = _tell) -> Reader:
-    """The record, read without a server; one of an earlier version is converted first."""
+    """The record, for reading without a server. A record of an earlier version is converted."""
     path = directory / RECORD
     if not path.exists():
         raise NotFound(f"there is no covey record in {directory}")
@@ -98,7 +98,7 @@ def open_reader(directory: Path, tell: Callable[[str], None] = _tell) -> Reader:
 
 
 def convert(directory: Path, tell: Callable[[str], None]) -> None:
-    """Bring a record of an earlier version up to date, unless a server is about to. Raises
+    """Convert a record of an earlier version, or wait while a server converts it. Raises
     StoreError."""
     tell(f"converting {directory / RECORD}, which an earlier version of covey wrote")
     try:
@@ -121,72 +121,73 @@ def check_record(directory: Path) -> integrity.Finding | None:
 
 
 def recount(directory: Path, bag: int, task: int) -> Explanation | None:
-    """Why a bag or a task stands as it does, without a server. Raises NotFound."""
+    """Why a bag or a task is not running, without a server. Raises NotFound."""
     from covey.server.api import explanations
 
     return explanations.recount(open_reader(directory), bag, task)
 
 
 def open_blobs(directory: Path) -> Blobs:
-    """The files that bags use and tasks returned, without a server."""
+    """The files that bags use and tasks returned, for reading without a server."""
     return Blobs(directory / FILES)
 
 
 def file_system(directory: Path) -> tuple[str, str]:
-    """Its kind, and a warning if a store is slow or unsafe there."""
+    """The kind of the directory's file system, and a warning if the record is slow or unsafe
+    there."""
     kind = filesystem.kind(directory)
     return kind, filesystem.warning(directory, kind)
 
 
 def check_site(spec: SiteSpec) -> SiteSpec:
-    """The site with what its driver knows of it. Raises BadConfig where nothing could be done with
-    such a site, by what is installed."""
+    """The site, completed by its driver. Raises BadConfig if no installed driver can use it."""
     return plugins.described(spec, plugins.find())
 
 
 def drivers() -> list[DriverView]:
-    """Those that are installed, and what a site can say as their options."""
-    found = [
+    """The installed drivers and their options."""
+    views = [
         DriverView(
-            name=one.name,
-            package=one.package,
-            problem=one.problem,
-            options=plugins.options_help(one.driver) if one.driver is not None else [],
+            name=plugin.name,
+            package=plugin.package,
+            problem=plugin.problem,
+            options=plugins.options_help(plugin.driver) if plugin.driver is not None else [],
         )
-        for one in plugins.find().values()
+        for plugin in plugins.find().values()
     ]
-    return sorted(found, key=lambda one: one.name)
+    return sorted(views, key=lambda view: view.name)
 
 
 class DescribedRecord(SqliteRecord):
-    """The record, with what drivers know of its sites now: they may be of another version than
-    when a site was added. `describe` gives the site with its facts."""
+    """The record, with its sites completed by the installed drivers: these may have another version
+    than when a site was added."""
 
     def __init__(self, path: Path, describe: Callable[[SiteSpec], SiteSpec]) -> None:
         super().__init__(path)
         self._describe = describe
 
     def open(self) -> Snapshot:
-        found = super().open()
-        return changed(found, sites=tuple(self._with_facts(record) for record in found.sites))
+        snapshot = super().open()
+        sites = tuple(self._with_facts(record) for record in snapshot.sites)
+        return changed(snapshot, sites=sites)
 
     def _with_facts(self, record: SiteRecord) -> SiteRecord:
         try:
             return changed(record, spec=self._describe(record.spec))
-        except BadConfig:  # it says so when it is used
+        except BadConfig:  # the error is shown when the site is used
             return record
 
 
 class _Parts:
-    """What a server process is made of."""
+    """The parts of a server process (`ServerParts`)."""
 
     def __init__(self, config: Config, directory: Path, embedded: bool, lock: Lock) -> None:
         serve_ = config.serve
         self._directory = directory
         self._lock = lock
-        self._greets = not embedded and sys.stderr.isatty()  # logs are JSON: programs read them
-        self._mine = threading.local()
-        self._readers: WeakSet[SqliteReader] = WeakSet()  # a thread that ends takes its own along
+        self._greets = not embedded and sys.stderr.isatty()  # only people; programs read JSON logs
+        self._of_thread = threading.local()
+        self._readers: WeakSet[SqliteReader] = WeakSet()  # an ended thread's reader disappears
         self.token, self.secret, self._queue = _secrets(directory / SECRETS)
         self.store_name = str(directory / RECORD)
         self.pilot_file = directory / PILOT_FILE
@@ -218,7 +219,8 @@ class _Parts:
         self._listen(serve_)
 
     def _listen(self, serve_: Serve) -> None:
-        """Doors, certificates, and what others are told of them. Raises BadConfig."""
+        """Open the doors; set certificates and the addresses for clients and pilots. Raises
+        BadConfig."""
         from covey.server.web import addresses
 
         addresses.allow_many_files()
@@ -234,14 +236,14 @@ class _Parts:
         self.public = serve_.public or self.address
         if not serve_.public and not addresses.is_local(where):
             self.public = addresses.url_of(names.public(), self.port, secure)
-        if kind == "given":  # which does not name this machine's loopback
+        if kind == "given":  # such a certificate does not name the loopback address
             own = addresses.places(addresses.LOOPBACK)
             self.doors = [*self.doors, *addresses.open_doors(own, False, 0, last.own)]
             self.address = addresses.url_of(addresses.LOOPBACK, self.doors[-1].port, False)
 
     @property
     def ca(self) -> str:
-        """PEM: whom clients and pilots shall trust; empty: whom their system trusts."""
+        """The authorities that clients and pilots must trust (PEM); empty: their system's."""
         return (self.tls.ca if self.tls is not None else "") + self._given_ca
 
     def store(self, post: Post, crashed: Callable[[Exception], None]) -> Writer:
@@ -274,7 +276,7 @@ class _Parts:
         return plugins.described(spec, self._plugins)
 
     def _described(self, spec: SiteSpec) -> SiteSpec:
-        """A site that nothing can be done with says so; the others go on."""
+        """The site, completed by its driver. If no driver can use it, print that and go on."""
         try:
             return self.check_site(spec)
         except BadConfig as error:
@@ -288,14 +290,14 @@ class _Parts:
 
     def reader(self) -> Reader:
         """One per thread: SQLite's connections are not shared."""
-        if not hasattr(self._mine, "reader"):
-            self._mine.reader = SqliteReader(self._directory / RECORD, tables=self.tables)
-            self._readers.add(self._mine.reader)
-        reader: Reader = self._mine.reader
+        if not hasattr(self._of_thread, "reader"):
+            self._of_thread.reader = SqliteReader(self._directory / RECORD, tables=self.tables)
+            self._readers.add(self._of_thread.reader)
+        reader: Reader = self._of_thread.reader
         return reader
 
     def close_readers(self) -> None:
-        """The last one who closes the record leaves it as one file."""
+        """Close all readers, so that SQLite merges the record into one file."""
         for reader in list(self._readers):
             reader.close()
         self.holdings.close()
@@ -310,7 +312,7 @@ class _Parts:
     def _greeting(self) -> str:
         words = f"this server is at {self.public}"
         if self.tls is not None and self.tls.ca:
-            words += f", its authority is {self._directory / 'tls' / 'ca.pem'}"
+            words += f", its certificate authority is {self._directory / 'tls' / 'ca.pem'}"
         elif self.public.startswith("http:"):
             words += ", for this machine only"
         return words + "; Ctrl-C ends it"
@@ -320,7 +322,7 @@ class _Parts:
             self._write_server_file(0)
 
     def _write_server_file(self, pid: int) -> None:
-        found = {
+        content = {
             "address": self.address,
             "public": self.public,
             "ca": self.ca,
@@ -330,12 +332,12 @@ class _Parts:
             "started": self._lock.holder.since,
             "version": __version__,
         }
-        replace(self._directory / SERVER, json.dumps(found).encode())
+        replace(self._directory / SERVER, json.dumps(content).encode())
 
 
 def _sites(config: Config, directory: Path) -> tuple[tuple[SiteSpec, ...], tuple[SiteSpec, ...]]:
-    """This machine, as [local] describes it, and the others; then those that get no pilots. Each of
-    several pilots of this machine takes its share of memory."""
+    """The sites that get pilots, this machine (`[local]`) among them; then those that get none. The
+    pilots on this machine share its memory equally."""
     local = config.local
     options: dict[str, Option] = {
         "cache": str(directory / CACHE),
@@ -350,11 +352,11 @@ def _sites(config: Config, directory: Path) -> tuple[tuple[SiteSpec, ...], tuple
 
 
 def _ssh(text: str) -> tuple[str, ...]:
-    """The words of the command. Raises BadConfig."""
+    """The words of the SSH command. Raises BadConfig."""
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
-        raise BadConfig(f"serve.ssh = {text!r}: {error}") from error
+        raise BadConfig(f"serve.ssh = {text!r} is not a shell command: {error}") from error
 
 
 def _memory_mb() -> int:
@@ -362,8 +364,8 @@ def _memory_mb() -> int:
 
 
 def write_pilot_file(path: Path) -> None:
-    """The pilot with all it needs, as one file for any `python3`. Equal pilots are equal files,
-    and one that is there already is left alone: a full disk does not matter then."""
+    """Write the pilot as one file for any `python3`. The same version always gives the same bytes,
+    and a file with these bytes is not written again, so that a full disk does not matter."""
     content = _pilot_content()
     try:
         if path.read_bytes() == content:
@@ -391,20 +393,24 @@ def _pilot_content() -> bytes:
 
 
 def _tls_kind(serve_: Serve, local: bool) -> str:
-    """`off`, `own` or `given`. Raises BadConfig for what would be unsafe, or unclear."""
+    """`off`, `own` or `given`. Raises BadConfig for unsafe or contradictory settings."""
     if bool(serve_.certificate) != bool(serve_.key):
-        raise BadConfig("serve.certificate and serve.key belong together: give both, or neither")
+        missing = "serve.key" if serve_.certificate else "serve.certificate"
+        raise BadConfig(
+            f"{missing} is missing: give both serve.certificate and serve.key, or neither"
+        )
     if serve_.public:
         try:
             split(serve_.public)
         except ValueError as error:
-            hint = "such as https://covey.example.org"
-            raise BadConfig(f"serve.public = {serve_.public!r}: {error}, {hint}") from None
+            hint = "give an address such as https://covey.example.org"
+            raise BadConfig(f"serve.public = {serve_.public!r}: {error}; {hint}") from None
     if serve_.tls == "off":
         if not local:
             raise BadConfig(
-                f"serve.listen = {serve_.listen!r} without TLS would send tokens and results over "
-                "the network, readable for all. Listen on 127.0.0.1, or leave serve.tls at auto."
+                f"serve.listen = {serve_.listen!r} and serve.tls = 'off' would send tokens and "
+                "results unencrypted over the network. Listen on 127.0.0.1, or set serve.tls to "
+                "auto."
             )
         return "off"
     if serve_.tls == "auto" and serve_.certificate:
@@ -423,7 +429,9 @@ def _tls(kind: str, serve_: Serve, directory: Path, names: Callable[[], list[str
     try:
         return Tls(GivenCertificate(certificate, key))
     except OSError as error:
-        raise BadConfig(f"{error.filename}: {error.strerror}") from error
+        setting = "serve.key" if error.filename == str(key) else "serve.certificate"
+        words = f"{setting}: {error.filename} cannot be read: {error.strerror}"
+        raise BadConfig(words) from error
 
 
 def _expanded(name: str) -> Path:
@@ -431,7 +439,7 @@ def _expanded(name: str) -> Path:
 
 
 class _Ports(NamedTuple):
-    """Those used last; 0: none. `own`: the one that this machine's own clients use."""
+    """The ports of the last server; 0: none. `own`: the port for clients on this machine."""
 
     port: int
     own: int
@@ -439,15 +447,16 @@ class _Ports(NamedTuple):
 
 def _last_ports(server_file: Path) -> _Ports:
     try:
-        found = json.loads(server_file.read_text())
-        own = int(found["address"].rpartition(":")[2])
-        return _Ports(int(found.get("port", own)), own)
+        content = json.loads(server_file.read_text())
+        own = int(content["address"].rpartition(":")[2])
+        return _Ports(int(content.get("port", own)), own)
     except (OSError, ValueError, KeyError):
         return _Ports(0, 0)
 
 
 class _Secrets(NamedTuple):
-    """The clients' token, the pilots' secret, and the id that is in the names of all site jobs."""
+    """The server's own token, the secret behind all secrets of pilots, and the id that is in the
+    names of all site jobs."""
 
     token: str
     secret: str
@@ -455,8 +464,8 @@ class _Secrets(NamedTuple):
 
 
 def _secrets(path: Path) -> _Secrets:
-    """They stay the same over restarts, so that whoever waits for the server is let in again, and
-    jobs are found again. Each that is missing is drawn."""
+    """The secrets in this file; missing ones are drawn and written. They survive restarts, so that
+    clients and pilots are let in again, and site jobs are found again."""
     try:
         kept = dict(json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):
@@ -466,7 +475,7 @@ def _secrets(path: Path) -> _Secrets:
         "secret": secrets.token_urlsafe(24),
         "queue": secrets.token_hex(3),
     }
-    found = {**drawn, **{name: kept[name] for name in drawn if kept.get(name)}}
-    if found != kept:
-        replace(path, json.dumps(found).encode())
-    return _Secrets(**found)
+    complete = {**drawn, **{name: kept[name] for name in drawn if kept.get(name)}}
+    if complete != kept:
+        replace(path, json.dumps(complete).encode())
+    return _Secrets(**complete)

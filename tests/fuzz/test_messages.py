@@ -15,7 +15,7 @@ from covey import wire
 from covey.core.match import ranking
 from covey.core.protocol import ends, pilots, recovery, report_check
 from covey.core.record.model import PilotId
-from covey.questions.pilot_questions import MaySpeakOf
+from covey.questions.pilot_questions import MayReportOutput
 from covey.server.api import pilots as calls
 from covey.server.web import auth
 from tests.fuzz.talk import Complaint, talk
@@ -100,7 +100,7 @@ def sends_out_whatever_there_is(patch: pytest.MonkeyPatch) -> None:
 
 
 def shows_whatever_is_printed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(MaySpeakOf, "answer", lambda asked, *_: [True] * len(asked.attempts))
+    patch.setattr(MayReportOutput, "answer", lambda asked, *_: [True] * len(asked.attempts))
 
 
 def forgets_a_request(patch: pytest.MonkeyPatch) -> None:

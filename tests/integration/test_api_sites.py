@@ -62,11 +62,11 @@ def test_sites_of_the_file_and_added_ones(place: Place) -> None:
         ("lab", {"driver": "slurm", "wal": 1}, "unknown key 'wal'; did you mean 'wall'?"),
         ("lab", {"driver": "slurm", "memory": 4}, "a size needs its unit"),
         ("lab", {"driver": "slrm"}, "there is no driver 'slrm'"),
-        ("lab", {"driver": "local"}, "[local] says what may run here"),
+        ("lab", {"driver": "local"}, "its settings are in [local]"),
         ("lab", {}, "driver is missing"),
         ("lab", [], "the body of the request"),
         ("filed", {"driver": "slurm"}, "is set in the server's covey.toml: change it there"),
-        ("a%20b", {"driver": "slurm"}, "a site's name has letters"),
+        ("a%20b", {"driver": "slurm"}, "is not a site's name"),
     ],
 )
 def test_what_is_no_site_is_refused(place: Place, name: str, body: Any, told: str) -> None:

@@ -47,7 +47,7 @@ def test_this_machine_is_a_site(place: Place) -> None:
     assert kinds[-1] == "ready"
     wait_until(lambda: sites(place)["local"]["pilots"] == 0)
     told = place.covey("site", "edit", "local", "slots=3", status=2).stderr
-    assert "[local] says what may run here" in told
+    assert "its settings are in [local]" in told
     told = place.covey("site", "add", "local", "driver=slurm", status=1).stderr
     assert "which is in covey.toml" in told
 

@@ -98,7 +98,7 @@ def test_another_server_does_not_get_the_users_token(person: Person, stranger: S
     person.enters(server=stranger.address)
     done = person.runs("-m", "covey", "bags")
     assert done.returncode == 2
-    assert "a token is shown only to the server that it was set up with" in done.stderr
+    assert "is sent only to a server that you named yourself" in done.stderr
     assert stranger.address in done.stderr
     assert stranger.heard == []
 
@@ -131,7 +131,7 @@ def test_a_project_does_not_choose_among_the_users_tokens(
         person.enters(server=stranger.address, token_file=file)
         done = person.runs("-m", "covey", "bags")
         assert done.returncode == 2
-        assert "cannot choose which of your tokens is shown" in done.stderr
+        assert "cannot choose which of your tokens is sent" in done.stderr
     assert stranger.heard == []
 
 

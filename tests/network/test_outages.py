@@ -66,7 +66,7 @@ def test_an_hour_without_the_server(world: World, tmp_path: Path) -> None:
     clock.jump(60 * 62)  # it asks at least every half minute
     check_copies(world, bag, data, 4)
     assert flying.poll() is None
-    assert "credential is not valid, or has expired: enrol again" in world.log_tail()
+    assert "credential is invalid or has expired: enrol again" in world.log_tail()
     assert world.rows("SELECT count(*), min(status) FROM pilots") == [(1, "active")]
 
 

@@ -78,7 +78,7 @@ def test_sizes(text: str, megabytes: int) -> None:
         ({"wal": "2h"}, ["unknown key 'wal'", "did you mean 'wall'?"]),
         ({"walltime": "2h"}, ["did you mean 'wall'?"]),
         ({"partition": "x"}, ["did you mean 'options.partition'?", "belongs to the driver"]),
-        ({"colour": 1}, ["unknown key 'colour'; there are driver, host"]),
+        ({"colour": 1}, ["unknown key 'colour'; the keys are driver, host"]),
         ({"wall": "2 hours"}, ["wall: expected a time: seconds, or 1h30m, 90s"]),
         ({"wall": -1}, ["wall: expected a time"]),
         ({"memory": 4096}, ["memory: a size needs its unit: '4096 MB'"]),
@@ -99,11 +99,11 @@ def test_sizes(text: str, megabytes: int) -> None:
         ({"users": "ann"}, ["users = 'ann'"]),
         ({"users": [""]}, ["users: '' is not a user name"]),
         ({"environment": {"A-B": "1"}}, ["environment: 'A-B' is not the name of a variable"]),
-        ({"environment": {"A": 1}}, ["environment.A = 1: write a text in quotes"]),
+        ({"environment": {"A": 1}}, ["environment.A = 1 is not a text: put it in quotes"]),
         ({"options": {"a": {"b": [None]}}}, ["options.a = a table: an option is a text"]),
         ({"options": "short"}, ["options = 'short'"]),
         ({"preference": "1 +"}, ["preference: "]),
-        ({"driver": "local"}, ["this machine is the site 'local'; [local] says"]),
+        ({"driver": "local"}, ["'local' is the server's own machine"]),
         ({"driver": ""}, ["driver = ''"]),
     ],
 )
@@ -118,7 +118,7 @@ def test_what_is_wrong_is_refused_with_its_place(
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "-a", "x" * 41, "ä"])
 def test_names(name: str) -> None:
-    with pytest.raises(BadConfig, match="a site's name has letters"):
+    with pytest.raises(BadConfig, match="is not a site's name"):
         read(name, {"driver": "pbs"})
 
 
@@ -152,11 +152,11 @@ def test_the_nearer_file_has_the_last_word_on_a_site(place: Place) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("sites = 1", "sites have names: write [sites.NAME]"),
-        ("[sites]\ndriver = 'slurm'", "[sites.driver]: write a table [sites.driver]"),
+        ("sites = 1", "[sites] needs a name: write [sites.NAME]"),
+        ("[sites]\ndriver = 'slurm'", "[sites.driver]: this must be a table: write [sites.driver]"),
         ("[site.a]\ndriver = 'slurm'", "did you mean 'sites'?"),
         ("[sites.a]\ndrivr = 'slurm'", "[sites.a]: unknown key 'drivr'; did you mean 'driver'?"),
-        ("[sites.local]\ndriver = 'slurm'", "[local] says what may run here"),
+        ("[sites.local]\ndriver = 'slurm'", "its settings are in [local]"),
     ],
 )
 def test_a_bad_file(place: Place, text: str, told: str) -> None:
@@ -168,7 +168,7 @@ def test_a_bad_file(place: Place, text: str, told: str) -> None:
 
 
 def test_sites_do_not_come_from_the_environment(place: Place) -> None:
-    with pytest.raises(BadConfig, match=r"sites come from covey\.toml"):
+    with pytest.raises(BadConfig, match=r"is not possible: write sites into covey"):
         place.load(COVEY_SITES_A_DRIVER="slurm")
 
 

@@ -1,5 +1,5 @@
-"""Questions about bags that core holds. None as an answer: core does not hold the bag. It is over,
-or never was; the record knows."""
+"""Questions about bags that core holds. The answer None means that core does not hold the bag: it
+has ended, or never existed. Then the record is asked."""
 
 from msgspec import Struct
 
@@ -13,7 +13,7 @@ from covey.wire import BagView, RunningRow, in_list
 
 
 class LastBag(Question[BagId], frozen=True):
-    """The number of the latest bag; 0: there was none yet."""
+    """The number of the latest bag; 0: no bag was submitted yet."""
 
     def answer(self, state: State, now: float) -> BagId:
         return BagId(state.counters.next_bag - 1)
@@ -46,18 +46,18 @@ class PolicyOfBag(Question[PolicySpec | None], frozen=True):
 
 
 class Progress(Struct, frozen=True):
-    """How far a bag is: what those who follow it wait for."""
+    """How far a bag is. Clients that follow the bag wait for a change of it."""
 
     bag: BagId
     owner: str
     open: bool
     done: int
     failed: int
-    waits: bool  # some of its tasks are still to be sent
-    recorded: int  # its ends are in writes up to this one; 0: none has ended
-    heard: float  # when somebody waited for its calls; infinite: nobody has to
+    waits: bool  # some of its tasks were not sent yet
+    recorded: int  # the last write with an end of this bag; 0: no task has ended
+    heard: float  # when its program last waited for its calls; infinite: it need not wait
     epoch: int  # of the server
-    durable: int  # writes of this epoch
+    durable: int  # the last durable write of this epoch
 
 
 class ProgressOfBag(Question[Progress | None], frozen=True):
@@ -82,7 +82,7 @@ class ProgressOfBag(Question[Progress | None], frozen=True):
 
 
 class MayPrint(Question[bool], frozen=True):
-    """Whether this task of the bag may still print something; task -1: any of them."""
+    """Whether this task of the bag may still print something; task -1: any task."""
 
     bag: BagId
     task: int
@@ -95,7 +95,7 @@ class MayPrint(Question[bool], frozen=True):
 
 
 class ViewOfBag(Question[BagView | None], frozen=True):
-    """The bag as its owner sees it, but for what only the record knows of its results."""
+    """The bag as its owner sees it, without what only the record knows about results."""
 
     bag: BagId
 
@@ -105,22 +105,22 @@ class ViewOfBag(Question[BagView | None], frozen=True):
 
 
 class ViewsOfBags(LongQuestion[dict[BagId, BagView]], frozen=True):
-    """The same of those of these bags that core holds, as a list shows them."""
+    """Those of these bags that core holds, as a list shows them."""
 
     bags: tuple[BagId, ...]
 
     def steps(self, state: State, now: float) -> Steps[dict[BagId, BagView]]:
-        found = {}
+        views = {}
         for id_ in self.bags:
             bag = state.bags.get(id_)
             if bag is not None:
-                found[id_] = in_list(bag_view(state, bag, now))
+                views[id_] = in_list(bag_view(state, bag, now))
                 yield
-        return found
+        return views
 
 
 class RunningTasks(LongQuestion[list[RunningRow]], frozen=True):
-    """Its attempts that are out with pilots, so many at most."""
+    """The bag's attempts that pilots have, at most `limit`."""
 
     bag: BagId
     limit: int
@@ -133,14 +133,15 @@ class RunningTasks(LongQuestion[list[RunningRow]], frozen=True):
 
 
 class BagFiles(Struct, frozen=True):
-    """Digests of the input files of a bag: some attempts may have been sent with earlier ones."""
+    """Digests of a bag's input files, with those of earlier versions, which some attempts use."""
 
-    versions: int  # of its inputs, after the first
+    versions: int  # how often the input files were changed
     digests: frozenset[str]
 
 
 class FilesOfBag(Question[BagFiles | None], frozen=True):
-    """None if the bag has just so many versions of its inputs: whoever asks has seen them."""
+    """The bag's files; None if it still has this number of `versions`, whose files the caller has
+    already."""
 
     bag: BagId
     versions: int = -1

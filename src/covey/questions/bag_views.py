@@ -1,4 +1,4 @@
-"""Bags as people see them, read from the live state."""
+"""Views of bags, read from the live state."""
 
 from itertools import chain, islice
 
@@ -13,14 +13,14 @@ from covey.core.values.space import Scalar
 from covey.wire import BagView, ClassView, Estimate, RunningRow, Straggler
 
 MOST_STRAGGLERS = 5
-MOST_SHOWN_WIDTH = 100_000  # characters of a task's values, where they are only there to read
+MOST_SHOWN_WIDTH = 100_000  # characters of a task's values in the list of stragglers
 MOST_PAGE_CHARACTERS = 8 << 20  # of values in one answer
-FEW_ROWS = 100  # that are made in one step
+FEW_ROWS = 100  # made in one step
 
 
 def bag_view(state: State, bag: Bag, now: float) -> BagView:
-    """A bag that core holds runs, or is paused: one whose end is durable is forgotten there, and
-    nobody is told of an end that a crash might undo."""
+    """The view of a bag that core holds. Its status is running or paused: core forgets a bag when
+    its end is durable, and an end that a crash might undo is not shown."""
     spec = bag.spec
     running = len({attempt.task for attempt in estimate.probably_running(state, bag)})
     paused = bag.status is BagStatus.PAUSED
@@ -74,8 +74,8 @@ def _classes(bag: Bag) -> list[ClassView]:
 
 
 def _estimate(state: State, bag: Bag, now: float) -> Estimate | None:
-    found = estimate.estimate(state, bag, now)
-    return Estimate(likely=found.likely, low=found.low, high=found.high) if found else None
+    span = estimate.estimate(state, bag, now)
+    return Estimate(likely=span.likely, low=span.low, high=span.high) if span else None
 
 
 def _stragglers(state: State, bag: Bag, now: float) -> list[Straggler]:
@@ -92,17 +92,17 @@ def _stragglers(state: State, bag: Bag, now: float) -> list[Straggler]:
 
 
 def running_rows(state: State, bag: Bag, limit: int) -> Steps[list[RunningRow]]:
-    """Fewer than the limit if the bag's values are long."""
+    """The bag's attempts that pilots have: at most `limit`, and fewer if its values are long."""
     most = max(0, min(limit, max(1, MOST_PAGE_CHARACTERS // bag.width)))
     started = {attempt.id for attempt in estimate.probably_running(state, bag)}
-    found: list[RunningRow] = []
+    rows: list[RunningRow] = []
     attempts = chain.from_iterable(bag.places.live[task] for task in sorted(bag.places.live))
     for number, attempt in enumerate(list(islice(attempts, most))):
         if number % FEW_ROWS == FEW_ROWS - 1:
             yield
-        if attempt.pilot not in state.pilots:  # it has gone meanwhile
+        if attempt.pilot not in state.pilots:  # it has left since the last step
             continue
-        found.append(
+        rows.append(
             RunningRow(
                 task=attempt.task,
                 state="running" if attempt.id in started else "sent",
@@ -114,15 +114,15 @@ def running_rows(state: State, bag: Bag, limit: int) -> Steps[list[RunningRow]]:
                 inputs_version=version_in(bag, attempt.id),
             )
         )
-    return found
+    return rows
 
 
 def _values(bag: Bag, task: int) -> list[Scalar]:
-    """None if the file with the task's row is just being read, or was let go of: the task has
-    ended, and another attempt of it goes on. Nor of calls, which nobody can read."""
+    """The values of a task's parameters. Empty for calls, whose values are not readable, and while
+    the file with the task's row is not in memory."""
     if bag.spec.calls:
         return []
     try:
         return bag.values(task)
-    except Exception:  # of one that is quarantined, anything
+    except Exception:  # a quarantined bag may raise anything
         return []

@@ -1,5 +1,5 @@
-"""Questions about pilots, their hosts and their enrolments. `viewer` is an owner who sees their own
-and what is nobody's; None: an admin, who sees all."""
+"""Questions about pilots, their hosts and their enrolments. `viewer`: an owner, who sees their own
+pilots and those for everybody; None: an admin, who sees all."""
 
 from msgspec import Struct
 
@@ -13,25 +13,25 @@ from covey.questions.question import LongQuestion, Question
 from covey.questions.site_questions import hides
 from covey.wire import PilotView
 
-FEW_PILOTS = 50  # that are looked at in one step
+FEW_PILOTS = 50  # looked at in one step
 
 
 # -- seeing ------------------------------------------------------------------------------------
 
 
 class ViewsOfPilots(LongQuestion[list[PilotView]], frozen=True):
-    """Pilots that are here, or might be, the latest first."""
+    """Pilots that are active, or may be; the latest first."""
 
     viewer: str | None
 
     def steps(self, state: State, now: float) -> Steps[list[PilotView]]:
-        found, viewer = [], self.viewer
+        views, viewer = [], self.viewer
         for number, pilot in enumerate(reversed(list(state.pilots.values()))):
             if number % FEW_PILOTS == FEW_PILOTS - 1:
                 yield
             if viewer is None or _serves(state, pilot, viewer):
-                found.append(_pilot_view(pilot, viewer))
-        return found
+                views.append(_pilot_view(pilot, viewer))
+        return views
 
 
 def _serves(state: State, pilot: Pilot, viewer: str) -> bool:
@@ -63,7 +63,7 @@ def _pilot_view(pilot: Pilot, viewer: str | None) -> PilotView:
 
 
 class HostNow(Struct, kw_only=True):
-    """What goes on at a host. Without pilots there: only what core remembers of it."""
+    """What pilots do at a host now. Without pilots there: only core's history of the host."""
 
     error_rate: float | None = None
     banned: dict[str, float] = {}  # owner -> until when
@@ -77,26 +77,26 @@ class HostNow(Struct, kw_only=True):
 
 
 class HostsNow(LongQuestion[dict[str, HostNow]], frozen=True):
-    """All hosts that core remembers, with those of their pilots that the viewer may see."""
+    """All hosts that core knows, with those of their pilots that the viewer may see."""
 
     viewer: str | None
 
     def steps(self, state: State, now: float) -> Steps[dict[str, HostNow]]:
-        found: dict[str, HostNow] = {}
+        hosts: dict[str, HostNow] = {}
         for number, (name, host) in enumerate(list(state.hosts.items())):
             if number % FEW_PILOTS == FEW_PILOTS - 1:
                 yield
             history = host.history
             bans = {owner: ban.until for owner, ban in history.bans.items() if ban.until > now}
             rate = host_history.error_rate(state, history, now)
-            found[name] = HostNow(error_rate=rate, banned=bans)
+            hosts[name] = HostNow(error_rate=rate, banned=bans)
         for number, pilot in enumerate(list(state.pilots.values())):
             if number % FEW_PILOTS == FEW_PILOTS - 1:
                 yield
             serves = self.viewer is None or pilot.record.owner in ("", self.viewer)
             if serves and pilot.status is not PilotStatus.LOST:
-                _add(found.setdefault(pilot.record.host, HostNow()), pilot)
-        return found
+                _add(hosts.setdefault(pilot.record.host, HostNow()), pilot)
+        return hosts
 
 
 def _add(host: HostNow, pilot: Pilot) -> None:
@@ -111,7 +111,7 @@ def _add(host: HostNow, pilot: Pilot) -> None:
 
 
 class OwnerOfPilot(Question[str | None], frozen=True):
-    """Whose tasks it runs (empty: anybody's); None: core has no such pilot."""
+    """Whose tasks the pilot runs (empty: anybody's); None: core does not know the pilot."""
 
     pilot: PilotId
 
@@ -123,25 +123,8 @@ class OwnerOfPilot(Question[str | None], frozen=True):
 # -- who calls ---------------------------------------------------------------------------------
 
 
-class EarlierCredentials(Struct, frozen=True):
-    epoch: int
-    pilots: dict[str, PilotId]  # by what their records have as credential
-
-
-class CredentialsBefore(Question[EarlierCredentials | None], frozen=True):
-    """Pilots that an earlier server enrolled; None if whoever asks has them of this epoch."""
-
-    epoch: int
-
-    def answer(self, state: State, now: float) -> EarlierCredentials | None:
-        if state.epoch == self.epoch:
-            return None
-        records = (pilot.record for pilot in state.pilots.values())
-        return EarlierCredentials(state.epoch, {one.credential: one.id for one in records})
-
-
 class JobLives(Question[bool], frozen=True):
-    """Whether this site job is not over."""
+    """Whether this site job has not ended."""
 
     job: JobId
 
@@ -150,7 +133,7 @@ class JobLives(Question[bool], frozen=True):
 
 
 class GonePilots(Question[list[PilotId]], frozen=True):
-    """Those of these pilots that are not here any more."""
+    """Those of these pilots that have gone."""
 
     pilots: tuple[PilotId, ...]
 
@@ -162,7 +145,7 @@ class GonePilots(Question[list[PilotId]], frozen=True):
 
 
 class ReturnRule(Struct, frozen=True):
-    """Whose what a task of the bag returns is, and how much that may be."""
+    """The owner of the files that a task of the bag returns, and how much a task may return."""
 
     owner: str
     output_mb: int
@@ -171,11 +154,11 @@ class ReturnRule(Struct, frozen=True):
 class PilotWork(Struct, frozen=True):
     pilot: PilotId
     attempts: list[tuple[AttemptId, BagId]]
-    bags: dict[BagId, ReturnRule]  # those of its attempts that core holds
+    bags: dict[BagId, ReturnRule]  # bags of these attempts that core holds
 
 
 class WorkOfPilot(Question[PilotWork | None], frozen=True):
-    """None: it is not known, because the pilot must first report it."""
+    """What the pilot runs; None: unknown, because the pilot must first report it."""
 
     pilot: PilotId
 
@@ -183,7 +166,7 @@ class WorkOfPilot(Question[PilotWork | None], frozen=True):
         pilot = state.pilots.get(self.pilot)
         if pilot is None or pilot.resync:
             return None
-        attempts = [(one.id, one.bag) for one in pilot.attempts.values()]
+        attempts = [(attempt.id, attempt.bag) for attempt in pilot.attempts.values()]
         bags = {}
         for _, id_ in attempts:
             if id_ not in bags and id_ in state.bags:
@@ -193,7 +176,7 @@ class WorkOfPilot(Question[PilotWork | None], frozen=True):
 
 
 class HasCallFile(Question[bool], frozen=True):
-    """Whether a task of the pilot is a large call, which is in this file."""
+    """Whether a task of the pilot is a large call that is in this file."""
 
     pilot: PilotId
     digest: str
@@ -208,9 +191,9 @@ class HasCallFile(Question[bool], frozen=True):
         return False
 
 
-class MaySpeakOf(Question[list[bool]], frozen=True):
-    """Of each of these attempts of a bag: whether the pilot may report what it prints. So it may of
-    bags whose tasks it was given; the attempt itself may have just ended."""
+class MayReportOutput(Question[list[bool]], frozen=True):
+    """For each of these attempts: whether the pilot may report its output. It may for bags whose
+    tasks it was given, since the attempt itself may just have ended."""
 
     pilot: PilotId
     attempts: tuple[tuple[AttemptId, BagId], ...]

@@ -1,4 +1,4 @@
-"""Questions about policies, and why a bag or a task stands as it does. They look at every pilot."""
+"""Questions about policies, and why a bag or a task is not running. They look at every pilot."""
 
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ A = TypeVar("A")
 
 
 class AttributesNow(Question[list[Listed]], frozen=True):
-    """All that policies can look at, with examples that this owner may see; None: everybody's."""
+    """All attributes for policies, with examples that this owner may see (None: all)."""
 
     owner: str | None
 
@@ -24,7 +24,7 @@ class AttributesNow(Question[list[Listed]], frozen=True):
 
 
 class CheckPolicy(LongQuestion[PolicyReport], frozen=True):
-    """What is wrong with a policy, for a bag of this owner: one that core holds, or a new one."""
+    """What is wrong with a policy, for a bag of this owner that core holds, or for a new bag."""
 
     policy: PolicySpec
     owner: str
@@ -33,16 +33,16 @@ class CheckPolicy(LongQuestion[PolicyReport], frozen=True):
     def steps(self, state: State, now: float) -> Steps[PolicyReport]:
         bag = state.bags.get(self.bag) if self.bag is not None else None
         if bag is not None:
-            found = yield from _while_held(
+            report = yield from _while_held(
                 state, bag, policy_check.examine(state, now, self.policy, bag, self.owner)
             )
-            if found is not None:
-                return found
+            if report is not None:
+                return report
         return (yield from policy_check.examine(state, now, self.policy, None, self.owner))
 
 
 class BagReasons(Struct, frozen=True):
-    """What core knows of a bag, or of one task of it."""
+    """What core knows about a bag, or about one of its tasks."""
 
     name: str
     owner: str
@@ -54,8 +54,8 @@ class BagReasons(Struct, frozen=True):
 
 
 class WhyBag(LongQuestion[BagReasons | None], frozen=True):
-    """Why a bag, or one task of it, stands as it does. Task -1: all of them. None: core does not
-    hold the bag, or not any more."""
+    """Why a bag, or one of its tasks, is not running. Task -1: the bag. None: core does not hold
+    the bag, or forgot it before the answer was complete."""
 
     bag: BagId
     task: int
@@ -71,8 +71,8 @@ def _reasons(state: State, now: float, bag: Bag, task: int) -> Steps[BagReasons]
     of_task = bag_answers.of_task(state, now, bag, task) if 0 <= task < bag.total else None
     answer = None
     if task < 0 or (of_task is not None and of_task.state == "waiting"):
-        one = task if task >= 0 else None
-        answer = yield from bag_answers.of_bag(state, now, bag, one)
+        only = task if task >= 0 else None
+        answer = yield from bag_answers.of_bag(state, now, bag, only)
     return BagReasons(
         name=bag.spec.name,
         owner=bag.spec.owner,
@@ -85,13 +85,13 @@ def _reasons(state: State, now: float, bag: Bag, task: int) -> Steps[BagReasons]
 
 
 def _while_held(state: State, bag: Bag, steps: Steps[A]) -> Steps[A | None]:
-    """The same answer; None if core lets go of the bag between two steps."""
+    """The same answer; None if core forgets the bag between two steps."""
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            found: A = end.value
-            return found
+            answer: A = end.value
+            return answer
         yield
         if state.bags.get(bag.id) is not bag:
             return None

@@ -1,5 +1,5 @@
-"""What a question is. Questions and answers are records that msgspec can encode, so that one day
-several front ends may ask one decider in another process."""
+"""The base classes of questions. msgspec can encode questions and answers, so that later several
+front ends can ask one decider in another process."""
 
 from typing import Generic, TypeVar
 
@@ -19,7 +19,7 @@ class Question(Struct, Generic[A_co], frozen=True, tag=True):
 
 
 class LongQuestion(Struct, Generic[A_co], frozen=True, tag=True):
-    """Answered in steps, each of them short; events are handled between them."""
+    """Answered in short steps; events are handled between two steps."""
 
     def steps(self, state: State, now: float) -> Steps[A_co]:
         raise NotImplementedError

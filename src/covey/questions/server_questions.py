@@ -1,4 +1,4 @@
-"""Questions about the server as a whole: how much there is of everything, and who may call."""
+"""Questions about the whole server: counts, and tokens."""
 
 from msgspec import Struct
 
@@ -12,7 +12,7 @@ from covey.core.sites.site_measures import measures_of
 from covey.core.state import Bag, State
 from covey.questions.question import LongQuestion, Question
 
-FEW_PILOTS = 100  # that are counted in one step
+FEW_PILOTS = 100  # counted in one step
 
 
 class ServerCounts(Struct, frozen=True):
@@ -21,7 +21,7 @@ class ServerCounts(Struct, frozen=True):
     pilots: int
     slots: int  # of active pilots
     quarantined: int  # bags
-    overruns: int  # how often policies of an owner needed more work than they may
+    overruns: int  # how often an owner's policies needed more work than allowed
 
 
 class CountAll(Question[ServerCounts], frozen=True):
@@ -72,7 +72,7 @@ class AllFigures(LongQuestion[Figures], frozen=True):
         for number, pilot in enumerate(list(state.pilots.values())):
             if number % FEW_PILOTS == FEW_PILOTS - 1:
                 yield
-            started.update((one.bag, one.task) for one in in_slots(pilot))
+            started.update((attempt.bag, attempt.task) for attempt in in_slots(pilot))
             pilots[pilot.status.value] += 1
             short += bool(pilot.shortage)
             aside += pilot.aside
@@ -100,44 +100,44 @@ def _quarantined(state: State) -> int:
 
 
 def _of_sites(state: State, now: float) -> dict[str, SiteFigures]:
-    found = {}
+    figures = {}
     for name, site in state.sites.items():
         running = sum(state.jobs[id_].running for id_ in site.jobs)
         suspended = sum(state.jobs[id_].suspended for id_ in site.jobs)
         waiting = len(site.jobs) - running
         measures = measures_of(state, now, name)
-        found[name] = SiteFigures(
+        figures[name] = SiteFigures(
             running, suspended, waiting, site.failures, site.rests_until, measures
         )
-    return found
+    return figures
 
 
 class MoreToDo(Question[bool], frozen=True):
-    """Whether core would go on before the next tick, after so many `DrawContinued` since then."""
+    """Whether core has more to do before the next tick, after this number of `DrawContinued`."""
 
-    looks: int
+    steps: int
 
     def answer(self, state: State, now: float) -> bool:
-        return policy_budget.goes_on(state, self.looks)
+        return policy_budget.goes_on(state, self.steps)
 
 
 class AnyWork(Question[bool], frozen=True):
-    """Whether any bag needs this server."""
+    """Whether any bag needs this server to run."""
 
     def answer(self, state: State, now: float) -> bool:
         return any(map(works, state.bags.values()))
 
 
 def works(bag: Bag) -> bool:
-    """Whether anything is to be done. A bag that is paused, or waits for more tasks, can wait
-    without a server."""
+    """Whether the bag has work to do. A bag that is paused, or waits for more tasks, needs no
+    running server."""
     if bag.status is BagStatus.PAUSED:
         return bool(bag.places.live)
     return bool(bag.places.live) or len(bag.places.done) + len(bag.places.failed) < bag.total
 
 
 class ValidToken(Question[TokenRecord | None], frozen=True):
-    """The record of a token that somebody shows; None: it is not valid, or not any more."""
+    """The record of a token; None: the token is invalid or has expired."""
 
     token: str
 

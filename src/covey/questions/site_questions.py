@@ -1,4 +1,4 @@
-"""Questions about sites and their jobs. None as an answer: there is no such site or job."""
+"""Questions about sites and their jobs. The answer None means: there is no such site or job."""
 
 from msgspec import Struct
 
@@ -76,7 +76,7 @@ def _view(state: State, site: Site, pilots: list[Pilot], now: float) -> SiteView
 
 
 class WhySite(LongQuestion[SiteAnswer | None], frozen=True):
-    """Why a site gets no pilots, or only so many. `owner`: whose bags are told of; None: all."""
+    """Why a site gets no pilots, or no more. `owner`: whose bags are named; None: everybody's."""
 
     site: str
     owner: str | None
@@ -99,12 +99,12 @@ class LogOfSite(Question[str], frozen=True):
 
 
 class TrialNow(Struct, frozen=True):
-    """A site, and a job there that somebody started to see whether the site works."""
+    """A site, and a site job that was started to test it."""
 
     trouble: str  # of the site
-    submitted: float = 0.0  # when the trial was asked for; 0: the job is over, or is no trial
-    alive: bool = False  # the job is not over
-    pilot: int = 0  # 0: it has none yet, or that has left
+    submitted: float = 0.0  # when the test was asked for; 0: the job has ended, or is no test
+    alive: bool = False  # the job has not ended
+    pilot: int = 0  # 0: the job has no pilot now
     host: str = ""
 
 
@@ -130,7 +130,7 @@ class TrialAt(Question[TrialNow | None], frozen=True):
 
 
 class TrialSince(Question[float], frozen=True):
-    """When this trial was asked for; 0: the job is over, or is no trial."""
+    """When this test was asked for; 0: the job has ended, or is no test."""
 
     job: JobId
 
@@ -140,7 +140,7 @@ class TrialSince(Question[float], frozen=True):
 
 
 class JobOfPilot(Question[JobId], frozen=True):
-    """The pilot's site job; empty if core has no such pilot."""
+    """The pilot's site job; empty if core does not know the pilot."""
 
     pilot: PilotId
 

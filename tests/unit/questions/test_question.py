@@ -26,11 +26,10 @@ FIELDS: dict[type, tuple[Any, ...]] = {
     of_bags.FilesOfBag: (BAG,),
     of_pilots.ViewsOfPilots: ("ann",),
     of_pilots.HostsNow: ("ann",),
-    of_pilots.CredentialsBefore: (0,),
     of_pilots.JobLives: (JobId("1-1"),),
     of_pilots.GonePilots: ((PILOT, PilotId(7)),),
     of_pilots.HasCallFile: (PILOT, "digest"),
-    of_pilots.MaySpeakOf: (PILOT, ((AttemptId(1, 1), BAG), (AttemptId(1, 1), BagId(7)))),
+    of_pilots.MayReportOutput: (PILOT, ((AttemptId(1, 1), BAG), (AttemptId(1, 1), BagId(7)))),
     of_policies.AttributesNow: ("ann",),
     of_policies.CheckPolicy: (PolicySpec(requirements="Host.NumCpus > 1"), "ann", BAG),
     of_policies.WhyBag: (BAG, 0),
@@ -101,5 +100,5 @@ def test_of_what_core_does_not_hold(grounds: Grounds) -> None:
     ):
         assert ask(grounds, question) is None, question
     assert ask(grounds, of_bags.RunningTasks(none, 10)) == []
-    assert ask(grounds, of_pilots.MaySpeakOf(nobody, ((AttemptId(1, 1), BAG),))) == [False]
+    assert ask(grounds, of_pilots.MayReportOutput(nobody, ((AttemptId(1, 1), BAG),))) == [False]
     assert not ask(grounds, of_bags.MayPrint(none, -1))

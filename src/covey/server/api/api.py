@@ -1,7 +1,7 @@
-"""The REST API for people: everything the console, the CLI and Python show or do.
+"""The REST API for people, which the command line and Python use.
 
-Here is its frame, which lets in only those who may. Routes are declared where they are handled
-(`route`). Live bags are answered from core, the rest from the record.
+This module checks each request's permissions and calls its handler. Routes are declared in front of
+their handlers (`route`). Answers about live bags come from core, others from the record.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from covey.server.web.refusals import Refusals
 from covey.server.web.requests import ServerAccess, caller_of
 from covey.server.web.route import Endpoint, Handler, RouteDescription, routes_of
 
-MOST_AT_ONCE = 1000  # rows that are encoded before others are served
+MOST_AT_ONCE = 1000  # rows encoded in one step; other requests are served between two steps
 
 
 class Api:
@@ -54,8 +54,8 @@ class Api:
         removing: Callable[[BagId], bool] = lambda bag: False,
         surroundings: Callable[[], Surroundings] | None = None,
     ) -> None:
-        """`token` is the server's own; `removing` is told by the store. `files` and `more` have
-        handlers with declared routes."""
+        """`token`: the server's own. `removing`: whether the store is still removing a bag. `files`
+        and `more` are objects with declared routes."""
         self._requests = Shares(REQUESTS)
         self._access = access
         self._guard = auth.Guard(token, access.decider)
@@ -81,10 +81,10 @@ class Api:
         self.open_requests = 0
 
     def routes(self) -> list[BaseRoute]:
-        return [one for holder in self._handlers for one in routes_of(holder, self.guarded)]
+        return [route for holder in self._handlers for route in routes_of(holder, self.guarded)]
 
     def guarded(self, handler: Handler, description: RouteDescription) -> Endpoint:
-        """An endpoint for those who may."""
+        """An endpoint that checks permissions before it calls the handler."""
         needs = description.needs
         assert needs is not None
 
@@ -95,17 +95,17 @@ class Api:
             with self._counted(who):
                 if "bag" in request.path_params:
                     await self._find_bag(request, needs)
-                found = await handler(request)
-            if isinstance(found, Response):
-                return _CountedResponse(found, lambda: self._counted(who))
-            body = await _encoded(found)
+                answer = await handler(request)
+            if isinstance(answer, Response):
+                return _CountedResponse(answer, lambda: self._counted(who))
+            body = await _encoded(answer)
             return Response(body, description.status, media_type="application/json")
 
         endpoint.needs = needs  # type: ignore[attr-defined]
         return endpoint
 
     def _let_in(self, request: Request) -> tuple[auth.Caller, Who]:
-        """Before anything of the request's body is read."""
+        """Check the token, before the request's body is read. Raises HttpProblem."""
         try:
             caller = self._guard.caller(request.headers.get("authorization", ""))
         except HttpProblem as problem:
@@ -118,7 +118,7 @@ class Api:
         return caller, who
 
     async def _find_bag(self, request: Request, needs: Needs) -> None:
-        """Which one it is, and whose."""
+        """Find the bag in the address, and check that the caller may use it."""
         bag = request.state.bag = await self._access.named_bag(request)
         caller = caller_of(request)
         if needs.own and not caller.may(Role.ADMIN):
@@ -126,7 +126,7 @@ class Api:
 
     @contextmanager
     def _counted(self, who: Who) -> Iterator[None]:
-        """Raises HttpProblem if too many requests of this one are open."""
+        """Count an open request. Raises HttpProblem if its owner has too many."""
         self._requests.demand(who)
         self.open_requests += 1
         try:
@@ -137,19 +137,19 @@ class Api:
             self.last_request = asyncio.get_running_loop().time()
 
 
-async def _encoded(found: Any) -> bytes:
-    """As JSON. Others are served while a long list is encoded."""
-    if not isinstance(found, list) or len(found) <= MOST_AT_ONCE:
-        return msgspec.json.encode(found)
+async def _encoded(answer: Any) -> bytes:
+    """The answer as JSON. A long list is encoded in steps."""
+    if not isinstance(answer, list) or len(answer) <= MOST_AT_ONCE:
+        return msgspec.json.encode(answer)
     parts: list[bytes] = []
-    for start in range(0, len(found), MOST_AT_ONCE):
-        parts.append(msgspec.json.encode(found[start : start + MOST_AT_ONCE])[1:-1])
+    for start in range(0, len(answer), MOST_AT_ONCE):
+        parts.append(msgspec.json.encode(answer[start : start + MOST_AT_ONCE])[1:-1])
         await asyncio.sleep(0)
     return b"[" + b",".join(parts) + b"]"
 
 
 class _CountedResponse(Response):
-    """A long answer is a request until its last byte is sent."""
+    """Counts a request as open until the last byte of its answer is sent."""
 
     def __init__(self, inner: Response, counted: Callable[[], Any]) -> None:
         self._inner = inner

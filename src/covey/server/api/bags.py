@@ -1,4 +1,4 @@
-"""The API's bags: submitted, seen, and told what to do."""
+"""Bags in the API: submit, list, show, change."""
 
 import asyncio
 from collections.abc import Callable
@@ -38,16 +38,17 @@ from covey.server.web.route import BAG, act, bag_order, look
 from covey.wire import BagView, InputsView, RunningRow
 
 MOST_ROWS = 10_000
-REMOVED_SECONDS = 0.02  # between looks whether a purged bag is gone
+REMOVED_SECONDS = 0.02  # between checks whether a purged bag is removed
 NAMES_SECONDS = 1.0  # between looks for new names of results
 
 Times = Annotated[float, Meta(ge=0.001, le=1_000_000)]
 
 
 class Retry(Struct, frozen=True, forbid_unknown_fields=True):
-    """Given-up tasks to try again: all, these, those of these causes (or both), from now on with
-    so many times the memory and the time, or with these amounts (0: none). With `done`, tasks that
-    were done run again too. With `changes`, all attempts from now on get other input files."""
+    """Failed tasks to run again: all, or only these `tasks` and these `causes`. From now on they
+    get `memory` and `time` times as much as before, or these amounts (0: no change). With `done`,
+    tasks that are done run again too. With `changes`, all attempts from now on get other input
+    files."""
 
     causes: tuple[str, ...] = ()
     tasks: tuple[Annotated[int, Meta(ge=0, le=LARGEST_BAG)], ...] | None = None
@@ -75,11 +76,11 @@ class BagCalls:
         admission: Admission,
         removing: Callable[[BagId], bool] = lambda bag: False,
     ) -> None:
-        """`removing`: whether a bag was purged, and something of it is still in the record."""
+        """`removing`: whether a purged bag is still being removed from the record."""
         self._access = access
         self._removing = removing
         self._admission = admission
-        # When looked up; names of reported values; why some were ignored.
+        # By bag: when it was looked up, the names of reported values, why some were ignored.
         self._names: dict[BagId, tuple[float, list[str], list[str]]] = {}
 
     # -- doing -----------------------------------------------------------------------------
@@ -144,7 +145,8 @@ class BagCalls:
         given = await order(request, Retry, Retry())
         tasks = given.tasks
         if given.causes and given.done:
-            raise HttpProblem(400, "invalid", "only failed tasks have causes: leave out 'done'")
+            words = "'causes' and 'done' exclude each other: only failed tasks have causes"
+            raise HttpProblem(400, "invalid", words)
         if given.causes:
             failed = await self._access.read(lambda reader: reader.failed_tasks(bag, given.causes))
             wanted = None if tasks is None else frozenset(tasks)
@@ -170,12 +172,11 @@ class BagCalls:
     async def purge(self, request: Request) -> ReplyMessage:
         bag = self._access.bag_id(request)
         if "what" not in request.query_params:
-            raise HttpProblem(
-                400, "invalid", "name what should be removed: ?what=logs, files or all"
-            )
+            words = "say what should be removed: ?what=logs, ?what=files or ?what=all"
+            raise HttpProblem(400, "invalid", words)
         what = choice(request, "what", "logs", "files", "all")
         reply = await self._access.ask(lambda number: PurgeRequested(number, bag, what))
-        while self._removing(bag):  # noqa: ASYNC110 (a large bag goes in steps)
+        while self._removing(bag):  # noqa: ASYNC110 (a large bag is removed in steps)
             await asyncio.sleep(REMOVED_SECONDS)
         return reply
 
@@ -186,17 +187,17 @@ class BagCalls:
         return [_seen_by(caller_of(request), view) for view in await self._all()]
 
     async def _all(self) -> list[BagView]:
-        found = await self._access.read(lambda reader: reader.bags())
+        views = await self._access.read(lambda reader: reader.bags())
         if not self._access.decider.ready:
-            return found
-        ids = tuple(BagId(view.id) for view in found)
+            return views
+        ids = tuple(BagId(view.id) for view in views)
         live = await self._access.decider.ask_long(ViewsOfBags(ids))
         self._names = {bag: kept for bag, kept in self._names.items() if bag in live}
         return [
             _completed(live[BagId(view.id)], view.result_names, view.ignored_results)
             if view.id in live
             else view
-            for view in found
+            for view in views
         ]
 
     @look(BAG, "a bag", SEE, "seen", "wait")
@@ -217,10 +218,10 @@ class BagCalls:
     @look(f"{BAG}/inputs", "the input files of a bag, and where they came from", SEE_OWN)
     async def inputs(self, request: Request) -> InputsView:
         bag = self._access.bag_id(request)
-        found = await self._access.read(lambda reader: reader.inputs(bag))
-        if found is None:
+        inputs = await self._access.read(lambda reader: reader.inputs(bag))
+        if inputs is None:
             raise HttpProblem(404, "not-found", f"there is no bag {bag}")
-        return found
+        return inputs
 
     @look(f"{BAG}/running", "tasks that are running or were sent ahead", SEE_OWN, "limit")
     async def running(self, request: Request) -> list[RunningRow]:
@@ -235,36 +236,36 @@ class BagCalls:
         if live is not None:
             names, ignored = await self._from_results(bag, live.done > 0)
             view = self._access.decider.ask_if_ready(ViewOfBag(bag))
-            if view is not None:  # else it has ended meanwhile
+            if view is not None:  # None: it has just ended
                 return _completed(view, names, ignored)
-        found = await self._access.read(lambda reader: reader.bag(bag))
-        if found is None:
+        recorded = await self._access.read(lambda reader: reader.bag(bag))
+        if recorded is None:
             raise HttpProblem(404, "not-found", f"there is no bag {bag}")
-        return found
+        return recorded
 
     async def _from_results(self, bag: BagId, some_done: bool) -> tuple[list[str], list[str]]:
-        """The names of reported values, and why some were ignored. Core does not look into results;
-        the record has both."""
+        """The names of reported values, and why some were ignored. Only the record knows them: core
+        does not look into results."""
         now = self._access.clock.now()
         looked, names, ignored = self._names.get(bag, (0.0, [], []))
         if now - looked >= NAMES_SECONDS and some_done:
-            self._names[bag] = (now, names, ignored)  # whoever asks meanwhile takes the old ones
-            found = await self._access.read(lambda reader: reader.bag(bag))
-            if found is not None:
-                names, ignored = found.result_names, found.ignored_results
+            self._names[bag] = (now, names, ignored)  # other requests use these during the reading
+            view = await self._access.read(lambda reader: reader.bag(bag))
+            if view is not None:
+                names, ignored = view.result_names, view.ignored_results
             self._names[bag] = (now, names, ignored)
         return names, ignored
 
 
 def _completed(view: BagView, names: list[str], ignored: list[str]) -> BagView:
-    """With what the record knows of its results."""
+    """The view, with what only the record knows about results."""
     view.result_names, view.ignored_results = [] if view.calls else names, ignored
     return view
 
 
 def _owned(spec: BagSpec, caller: Caller) -> BagSpec:
-    """The bag is the caller's, whatever it says; an admin's may be anybody's. So are keys: two
-    owners may use the same."""
+    """The bag with its owner: the caller, whatever the bag says; only an admin may name another
+    owner. Keys belong to owners: two owners may use the same key."""
     if caller.trusted:
         return spec
     owner = caller.owner
@@ -275,8 +276,8 @@ def _owned(spec: BagSpec, caller: Caller) -> BagSpec:
 
 
 def _seen_by(caller: Caller, view: BagView) -> BagView:
-    """How somebody else's bag gets on is for all to see; what is in it is not. The details of a
-    problem, or of the failure that paused it, may name it, such as the URL of an input."""
+    """The bag as this caller may see it: everybody sees its progress, but only its owner sees its
+    content. Details of a problem are content: they may name an input's URL, for example."""
     if caller.owns(view.owner):
         return view
     return replace(

@@ -1,5 +1,5 @@
-"""Why a bag or a task stands as it does: what core says, together with what the record knows.
-Without a server the record tells alone."""
+"""Why a bag or a task is not running: the answer of core, together with the record's. Without a
+server, the record's alone."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from covey.wire import BagView, Explanation, ResultRow, WasteView
 
 
 class Ended(NamedTuple):
-    """What is over: attempts of the task that was asked about, and waste."""
+    """The ended attempts of the task in question, and the bag's waste."""
 
     attempts: list[ResultRow]
     waste: WasteView
@@ -25,20 +25,20 @@ def ended(reader: Reader, bag: int, task: int) -> Ended:
 
 
 def _with_job_ends(reader: Reader, attempts: list[ResultRow]) -> list[ResultRow]:
-    """A pilot that was told to go says so sooner than its site says why."""
+    """The attempts; if a pilot was lost, with the reason that its site reported later."""
     lost = {row.pilot for row in attempts if row.outcome == LOST}
     ends = reader.job_ends(lost) if lost else {}
-    told = []
+    completed = []
     for row in attempts:
         why = ends.get(row.pilot, "") if row.outcome == LOST else ""
         if why and why not in row.message:
             row = replace(row, message=f"{row.message} (its site job ended: {why})")
-        told.append(row)
-    return told
+        completed.append(row)
+    return completed
 
 
 def explained(bag: int, live: BagReasons, past: Ended) -> Explanation:
-    """Of a bag that core holds."""
+    """The explanation of a bag that core holds."""
     summary = live.answer.summary if live.answer is not None else ""
     if live.task is not None:
         summary = live.task.summary
@@ -59,7 +59,8 @@ def explained(bag: int, live: BagReasons, past: Ended) -> Explanation:
 
 
 def recount(reader: Reader, bag: int, task: int = -1) -> Explanation | None:
-    """Of a bag that nobody works on. Raises NotFound for a task that it does not have."""
+    """The explanation of a bag that has ended, or whose server is not running. Raises NotFound if
+    the bag has no such task."""
     view = reader.bag(bag)
     if view is None:
         return None
@@ -91,7 +92,7 @@ def _of_bag(view: BagView) -> str:
 
 
 def _of_task(view: BagView, attempts: list[ResultRow]) -> str:
-    if any(one.counted for one in attempts):
+    if any(attempt.counted for attempt in attempts):
         return _how_it_ended(attempts)
     if view.over:
         return f"it has no result: its bag is {view.status}"
@@ -99,7 +100,7 @@ def _of_task(view: BagView, attempts: list[ResultRow]) -> str:
 
 
 def _how_it_ended(attempts: list[ResultRow]) -> str:
-    last = next((one for one in reversed(attempts) if one.counted), attempts[-1])
+    last = next((attempt for attempt in reversed(attempts) if attempt.counted), attempts[-1])
     others = len(attempts) - 1
     besides = f"; {others} other attempt{'s' * (others > 1)} did not count" if others else ""
     if last.outcome == OK:

@@ -1,9 +1,9 @@
-"""Files in and out: for people, and for pilots as far as their tasks go.
+"""Uploads and downloads: for people, and for pilots as far as their tasks need them.
 
-The rule: whatever the size of a file, and however many travel at once, memory stays bounded. An
-upload is written bit by bit while it arrives, in threads (who may send when: `uploads`); a download
-is read as fast as it is taken. An answer to an upload says how much of the file is here for
-certain, so that any sender can go on from there.
+The rule: memory stays bounded, whatever the size of a file, and however many are sent at once. An
+upload is written in steps while it arrives, in threads (`uploads` decides who may send when); a
+download is read only as fast as the client takes it. The answer to an upload says how much of the
+file the server has for certain, so that a client can continue from there.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ from covey.wire import Stored
 
 MOST_PIECE_BYTES = 8 << 20
 STEP_BYTES = 1 << 20  # written at once
-PATIENCE_SECONDS = 20.0  # with senders that have fallen silent
+PATIENCE_SECONDS = 20.0  # how long to wait for a silent sender
 MOST_DIGESTS = 100_000
-MOST_BAGS = 100  # whose files are remembered
-BAD_FILE = 422  # the status that says so
+MOST_BAGS = 100  # whose digests are kept in memory
+BAD_FILE = 422  # the status for a wrong or malformed digest
 PILOT_FILES = PREFIX + "files/"
 FILE = "/files/{digest}"
 
@@ -44,9 +44,9 @@ T = TypeVar("T")
 
 
 class Holdings(Protocol):
-    """The files themselves, and whose they are: an owner sees, names and reads what they hold, as
-    if there were nothing else. An owner of None is the server itself, which holds everything.
-    Every call may raise BadFile or StoreError, and may take long."""
+    """The files of the server, and who holds which. To an owner, only the files that they hold
+    exist. The owner None is the server itself, which holds all. Every call may raise BadFile or
+    StoreError, and may take long."""
 
     def missing(self, owner: str | None, digests: Iterable[str]) -> list[str]: ...
 
@@ -57,7 +57,7 @@ class Holdings(Protocol):
     ) -> Stored: ...
 
     def path(self, owner: str | None, digest: str) -> Path:
-        """Raises NotFound unless it is complete, and the owner holds it."""
+        """Raises NotFound unless the file is complete and the owner holds it."""
         ...
 
     def grant(self, owner: str, digests: list[str]) -> None: ...
@@ -70,9 +70,9 @@ class Holdings(Protocol):
 
 
 class FileRoutes:
-    """For people: whoever may submit may upload. An owner's files are those that they sent, all
-    of them, and those that their tasks returned: of others' nobody is told, except admins, who
-    read all files."""
+    """For people: who may submit may upload. Owners hold the files that they have uploaded
+    completely, and the files that their tasks returned. Only admins can read all files; to others,
+    files of other owners do not exist."""
 
     def __init__(self, holdings: Holdings, uploads: Uploads | None = None) -> None:
         self._files = _Files(holdings, uploads or Uploads())
@@ -87,7 +87,8 @@ class FileRoutes:
     async def missing(self, request: Request) -> list[str]:
         digests, owner = await order(request, list[str]), caller_of(request).holder
         if len(digests) > MOST_DIGESTS:
-            raise HttpProblem(413, "too-large", f"ask for at most {MOST_DIGESTS:,} files at once")
+            words = f"the list has {len(digests):,} digests; send at most {MOST_DIGESTS:,} at once"
+            raise HttpProblem(413, "too-large", words)
         return await self._files.call(lambda holdings: holdings.missing(owner, digests))
 
     @look(f"{FILE}/state", "how much of a file the caller has sent", ACT, refuses=(422,))
@@ -118,16 +119,16 @@ class FileRoutes:
         refuses=(404, 416, 422),
     )
     async def get(self, request: Request) -> Response:
-        """Those who may not have it are not told whether it is there."""
+        """A caller who does not hold the file gets the same answer as if it did not exist."""
         digest, caller = request.path_params["digest"], caller_of(request)
         owner = None if caller.may(Role.ADMIN) else caller.owner
         return await self._files.response(owner, digest)
 
 
 class PilotFiles:
-    """For a pilot that has shown its credential: it reads what the bags of its attempts name, and
-    those of its attempts that are large calls. It writes for an attempt that it has, up to what a
-    task of that bag may return; what it wrote is the bag's owner's."""
+    """For a pilot that has shown its credential. It may read the input files of its attempts' bags,
+    and the large calls among its attempts. It may write for an attempt that it has, as much as a
+    task of that bag may return; the bag's owner then holds the file."""
 
     def __init__(
         self,
@@ -137,7 +138,7 @@ class PilotFiles:
     ) -> None:
         self._files = _Files(holdings, uploads or Uploads())
         self._decider = decider
-        self._named: dict[BagId, BagFiles] = {}  # as they were when last looked at
+        self._named: dict[BagId, BagFiles] = {}  # as last read from core
         self._allowance = Allowance()
 
     async def __call__(
@@ -154,45 +155,48 @@ class PilotFiles:
             await response(scope, receive, send)
         elif scope["method"] == "PUT":
             if not work.bags:
-                raise HttpProblem(
-                    403, "not-yours", "this pilot has no task that could return a file"
-                )
+                words = "this pilot has no task now, so it may upload no file"
+                raise HttpProblem(403, "not-yours", words)
             request = Request(scope, receive)
             bag = self._allowance.claim(work, request, digest)
             stored = await self._files.receive(request, work.bags[bag].owner, digest)
             await respond(send, 200, msgspec.json.encode(stored))
         else:
-            raise HttpProblem(405, "invalid", "use GET for a file, or PUT for a piece of one")
+            words = (
+                f"{scope['method']} is not allowed here; use GET for a file, or PUT for a piece of "
+                "one"
+            )
+            raise HttpProblem(405, "invalid", words)
 
     def _work(self, pilot: PilotRecord) -> PilotWork:
         work = self._decider.ask_if_ready(WorkOfPilot(pilot.id))
         if work is None:
-            raise HttpProblem(
-                503, "unavailable", "this pilot must first report the tasks that it has", 1
-            )
+            words = "the server has restarted: this pilot must first report its tasks in a sync"
+            raise HttpProblem(503, "unavailable", words, 1)
         self._allowance.forget(self._decider)
         return work
 
     def _digests(self, bag: BagId) -> frozenset[str]:
-        """Of the bag's input files."""
-        known = self._named.get(bag)
-        changed = self._decider.ask(FilesOfBag(bag, known.versions if known is not None else -1))
+        """The digests of the bag's input files."""
+        files = self._named.get(bag)
+        changed = self._decider.ask(FilesOfBag(bag, files.versions if files is not None else -1))
         if changed is not None:
             if len(self._named) >= MOST_BAGS:
                 self._named.clear()
-            self._named[bag] = known = changed
-        return known.digests if known is not None else frozenset()
+            self._named[bag] = files = changed
+        return files.digests if files is not None else frozenset()
 
 
 def _who(work: PilotWork) -> Who:
-    """On whose account a pilot moves files: that of the one owner for whom it works now."""
+    """The account on which a pilot's files are counted: its owner's, if it works for one owner
+    only; else its own."""
     owners = {bag.owner for bag in work.bags.values()}
     return Who(owners.pop() if len(owners) == 1 else f"pilot {work.pilot}")
 
 
 class _Files:
-    """Calls to the holdings, in threads, with whatever goes wrong as an answer. They are on the
-    account of whoever's request this is."""
+    """Calls the holdings in threads, on the account of this request's owner. Errors become
+    HttpProblem."""
 
     def __init__(self, holdings: Holdings, uploads: Uploads) -> None:
         self._holdings = holdings
@@ -206,14 +210,15 @@ class _Files:
         except NotFound as error:
             raise HttpProblem(404, "not-found", str(error)) from error
         except (StoreError, OSError) as error:
-            raise HttpProblem(503, "unavailable", str(error), 2) from error
+            words = f"the server cannot use its files: {error}; try again soon"
+            raise HttpProblem(503, "unavailable", words, 2) from error
 
     async def response(self, owner: str | None, digest: str) -> Response:
         path = await self.call(lambda holdings: holdings.path(owner, digest))
         return _Download(path, digest)
 
     async def receive(self, request: Request, owner: str | None, digest: str) -> Stored:
-        """A piece of a file, for this owner."""
+        """Store a piece of a file, for this owner."""
         offset, size = number(request, "offset", 0), size_of(request)
         who = asks_now.get()
         self._uploads.requests.demand(who)
@@ -221,11 +226,13 @@ class _Files:
             self._uploads.begin(who, digest)
             stored, body = None, _Body(request)
             while body.more:
-                first = await body.next(PATIENCE_SECONDS)  # without a turn: it may take long
+                first = await body.next(PATIENCE_SECONDS)  # without a turn, since it may take long
                 if first is None:
-                    raise HttpProblem(
-                        503, "unavailable", "no more data arrived; continue the upload later", 1
+                    words = (
+                        f"no data arrived for {PATIENCE_SECONDS:.0f} seconds; continue the upload "
+                        "later"
                     )
+                    raise HttpProblem(503, "unavailable", words, 1)
                 async with self._uploads.turns.turn(who):
                     data = await body.rest_of_step(first)
                     if data:
@@ -243,7 +250,7 @@ class _Files:
                 lambda holdings: holdings.put_piece(owner, digest, offset, size, data)
             )
         except HttpProblem as problem:
-            if problem.status == BAD_FILE:  # and nothing of it was kept
+            if problem.status == BAD_FILE:  # then no piece of it was kept
                 self._uploads.end(asks_now.get(), digest)
             raise
         if stored.complete:
@@ -252,7 +259,7 @@ class _Files:
 
 
 class _Download(FileResponse):
-    """The whole file or, if so asked (Range), a part of it."""
+    """The whole file, or the part that the header Range asks for."""
 
     chunk_size = 1 << 18
 
@@ -262,7 +269,7 @@ class _Download(FileResponse):
 
 
 class _Body:
-    """What arrives; `more`: something is still to come."""
+    """The body of a request, read in steps; `more`: it is not complete yet."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
@@ -270,7 +277,7 @@ class _Body:
         self.more = True
 
     async def next(self, seconds: float) -> bytes | None:
-        """None: nothing came in this time."""
+        """The next bytes; None: none came within these seconds."""
         try:
             message = await asyncio.wait_for(self._request.receive(), seconds)
         except TimeoutError:
@@ -283,11 +290,12 @@ class _Body:
         self.more = message.get("more_body", False)
         self._arrived += len(data)
         if self._arrived > MOST_PIECE_BYTES:
-            raise HttpProblem(413, "too-large", f"send at most {MOST_PIECE_BYTES:,} bytes at once")
+            words = f"this piece has more than {MOST_PIECE_BYTES:,} bytes; send smaller pieces"
+            raise HttpProblem(413, "too-large", words)
         return data
 
     async def rest_of_step(self, first: bytes) -> bytes:
-        """As much as is worth a write, or as comes within one turn."""
+        """Enough bytes for one write, or what comes within one turn."""
         clock = asyncio.get_running_loop().time
         parts, size, until = [first], len(first), clock() + TURN_SECONDS
         while self.more and size < STEP_BYTES:

@@ -1,5 +1,5 @@
-"""The API's pilots and hosts: those that are here as the decider knows them, others as the record
-does. Only admins see pilots of another owner, or of a site that is not for the caller."""
+"""Pilots and hosts in the API: the active ones from the decider, earlier ones from the record. Only
+admins see pilots of another owner, or of a site that the caller may not use."""
 
 from msgspec.structs import replace
 from starlette.requests import Request
@@ -23,7 +23,7 @@ class HostCalls:
 
     @look("/pilots", "all pilots", SEE)
     async def pilots(self, request: Request) -> list[PilotView]:
-        """Those that are here, or might be; with `all=1` also the last that were."""
+        """Pilots that are active, or may be; with `all=1` also the latest that have ended."""
         decider, viewer = self._access.decider, _viewer(request)
         recorded: list[PilotView] = []
         if request.query_params.get("all", "0") == "1" or not decider.ready:
@@ -53,30 +53,30 @@ class HostCalls:
     @look("/hosts", "the hosts that pilots ran on", SEE)
     async def hosts(self, request: Request) -> list[HostView]:
         decider, viewer = self._access.decider, _viewer(request)
-        found, owners = await self._access.read(
+        hosts, owners = await self._access.read(
             lambda reader: (reader.hosts(), reader.host_owners())
         )
         if decider.ready:
-            known = await decider.ask_long(HostsNow(viewer))
-            found = [_with(host, known.get(host.host)) for host in found]
+            now = await decider.ask_long(HostsNow(viewer))
+            hosts = [_with(host, now.get(host.host)) for host in hosts]
         if viewer is None:
-            return found
+            return hosts
         hidden = self._hidden(viewer)
-        there = ((host, owners.get(host.host, set())) for host in found if host.site not in hidden)
-        return [_seen_by(viewer, host, whose) for host, whose in there if whose & {"", viewer}]
+        usable = ((host, owners.get(host.host, set())) for host in hosts if host.site not in hidden)
+        return [_seen_by(viewer, host, whose) for host, whose in usable if whose & {"", viewer}]
 
     def _hidden(self, viewer: str) -> frozenset[str]:
         return self._access.decider.ask_if_ready(HiddenSites(viewer)) or frozenset()
 
 
 def _viewer(request: Request) -> str | None:
-    """Whose pilots and hosts are seen; None: everybody's."""
+    """The owner whose pilots and hosts are shown; None: everybody's."""
     caller = caller_of(request)
     return None if caller.may(Role.ADMIN) else caller.owner
 
 
 def _with(host: HostView, now: HostNow | None) -> HostView:
-    """With what its pilots do now, and what core remembers of it."""
+    """The host, with what its pilots do now, and with core's history of it."""
     if now is None:
         return host
     host.error_rate, host.banned = now.error_rate, now.banned
@@ -93,8 +93,7 @@ def _with(host: HostView, now: HostNow | None) -> HostView:
 
 
 def _seen_by(viewer: str, host: HostView, whose: set[str]) -> HostView:
-    """Of a host that serves several, what is the viewer's, and what is nobody's. What another's own
-    pilot said last is not for the viewer."""
+    """The host as this viewer may see it: of bans and tags, only the viewer's own and nobody's."""
     own = {"", viewer}
     tags = host.tags if whose <= own or host.pilots else {}
     bans = {owner: ban for owner, ban in host.banned.items() if owner in own}

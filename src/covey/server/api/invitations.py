@@ -1,9 +1,9 @@
-"""Pilots by hand: a line that somebody pastes on a bare host brings one that works.
+"""Pilots by hand: a command line, pasted on a bare host, starts a pilot there.
 
-The line names an *invitation*: random, good for an hour and for one use. It is exchanged for a
-small program that has the pilot and its start information inside, among it the secret of a site
-job made for it alone. So the secret is in no shell history and in no list of processes, and whoever
-finds the line later has nothing. Invitations are kept in memory: they do not outlive the server.
+The line names an *invitation*: random, valid for an hour and for one use. It is exchanged for a
+small program that contains the pilot and its start file, with the secret of a site job that is made
+for this pilot alone. So the secret is in no shell history and in no list of processes, and the line
+is worthless afterwards. Invitations are in memory only: they end with the server.
 """
 
 import base64
@@ -31,22 +31,22 @@ from covey.wire import Invitation
 
 JOIN = "/join/"
 PYTHON = Media("text/x-python")
-UNIT_BYTES = 4096  # of a setup and check: an invitation with more counts for several
+UNIT_BYTES = 4096  # of setup and check; with more, an invitation counts as several
 TOKEN_BYTES = 18
 HOUR = 3600.0
 DAY = 24 * HOUR
 HANDOVER = "covey/pilot/single_file.py"  # in the pilot file
 EMPTY_START, EMPTY_PILOT = '\nSTART = "{}"\n', '\nPILOT = ""\n'
-REACH_SECONDS = 10.0  # that such a pilot waits for a server at first: somebody looks at it
-PATIENCE_SECONDS = 10 * HOUR  # and later: nobody would start it again (a tenth if all is delivered)
+REACH_SECONDS = 10.0  # how long such a pilot tries to reach the server at its start
+PATIENCE_SECONDS = 10 * HOUR  # and later, since nobody would start it again (without ends: a tenth)
 
 Text = Annotated[str, Meta(max_length=200)]
 
 
 class NewInvitation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`seconds`: in which it can be used; `life_seconds`: for how long its pilot may come back.
-    `owner`: whose tasks it runs; `*`: anybody's; empty: the caller's own. `slots` 0: one for each
-    of the host's cores."""
+    """`seconds`: how long the invitation is valid; `life_seconds`: how long its pilot may enrol
+    again. `owner`: whose tasks the pilot runs; `*`: anybody's; empty: the caller's. `slots`: 0
+    means one for each core of the host."""
 
     owner: Text = ""
     seconds: Annotated[float, Meta(gt=0, le=7 * DAY)] = HOUR
@@ -60,7 +60,7 @@ class NewInvitation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class Whereabouts(NamedTuple):
-    """How the server is reached from elsewhere, and which authority vouches for it (PEM)."""
+    """The server's address for other machines, and the authority of its certificate (PEM)."""
 
     address: str
     ca: str
@@ -70,8 +70,8 @@ class _KeptInvitation(NamedTuple):
     asked: NewInvitation
     job: str
     until: float
-    who: Who  # on whose account
-    units: int  # of the share
+    who: Who  # whose share it counts against
+    units: int  # of that share
 
 
 class Invitations:
@@ -109,14 +109,15 @@ class Invitations:
                 raise HttpProblem(400, "invalid", f"a pilot for {tokens.WALLS_NEEDED}")
         auth.admit_to(caller, owner, f"a pilot for {owner}")
         if not owner.isprintable():
-            raise HttpProblem(400, "invalid", "the name of an owner must be printable")
+            words = f"owner {owner[:100]!r}: a name must have printable characters only"
+            raise HttpProblem(400, "invalid", words)
         now = self._access.clock.now()
         who, units = asks_now.get(), 1 + (len(asked.setup) + len(asked.check)) // UNIT_BYTES
         if not self._shares.take(who, units):
             self._forget_old(now)
             self._shares.demand(who, units)
         ends = now + asked.life_seconds
-        if caller.expires:  # nobody hands out more than they have
+        if caller.expires:  # the pilot's right ends with the caller's token
             ends = min(ends, caller.expires)
         job = tokens.hand_job(owner, ends, secrets.token_hex(8))
         invitation = secrets.token_urlsafe(TOKEN_BYTES)
@@ -144,21 +145,22 @@ class Invitations:
         refuses_with=PYTHON,
     )
     async def join(self, request: Request) -> Response:
-        """The program; or one that says why not. Either way it is Python, which the line runs."""
-        if request.method != "GET":  # whoever only looks must not use it up
+        """The program; or a program that prints why there is none. The line runs either."""
+        if request.method != "GET":  # HEAD must not use the invitation up
             raise HttpProblem(405, "invalid", f"{request.method} is not allowed here; use GET")
         digest = tokens.digest(request.path_params["invitation"])
         kept = self._kept.get(digest)
         if kept is None or kept.until < self._access.clock.now():
             words = (
-                "covey: this invitation is not valid: each works once, and for a limited time. "
-                "Make another with 'covey pilot-command'."
+                "covey: this invitation was used, has expired, or is wrong: each works once, and "
+                "for a limited time. Make a new one with 'covey pilot-command'."
             )
             return _python(f"import sys\nsys.exit({words!r})\n", 410)
         try:
             pilot = self._pilot_file.read_bytes()
         except OSError as error:
-            raise HttpProblem(503, "unavailable", f"no pilot file: {error.strerror}", 5) from error
+            words = f"the server cannot read its pilot file: {error.strerror}; restart the server"
+            raise HttpProblem(503, "unavailable", words, 5) from error
         self._forget(digest)
         return _python(program(self._start(kept), pilot), 200)
 
@@ -191,7 +193,7 @@ class Invitations:
 
 
 def program(start: dict[str, Any], pilot: bytes) -> str:
-    """The pilot's own hand-over with both inside, ready to run."""
+    """A Python program with the start file and the pilot inside, ready to run."""
     with zipfile.ZipFile(io.BytesIO(pilot)) as archive:
         text = archive.read(HANDOVER).decode()
     filled = {EMPTY_START: json.dumps(start), EMPTY_PILOT: base64.b64encode(pilot).decode()}

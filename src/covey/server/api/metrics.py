@@ -1,4 +1,4 @@
-"""/metrics, in Prometheus' format: what the decider tells when asked, counted nowhere else."""
+"""/metrics, in Prometheus' format: read from the decider at each request, counted nowhere else."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple
@@ -37,7 +37,7 @@ class _Collector(Collector):
         self._refusals = refusals
         self._connections = connections
         self._backlog = backlog
-        self.figures: Figures | None = None  # None: nobody decides
+        self.figures: Figures | None = None  # None: the server cannot decide now
         self._waiting = waiting
         self._load = load
 
@@ -66,18 +66,18 @@ class _Collector(Collector):
             yield from _of_core(self.figures)
 
 
-def _of_surroundings(found: Surroundings) -> Iterator[Metric]:
+def _of_surroundings(figures: Surroundings) -> Iterator[Metric]:
     version = GaugeMetricFamily(
         "covey_version", "Always 1; the label has the version", labels=["version"]
     )
-    version.add_metric([found.version], 1)
+    version.add_metric([figures.version], 1)
     yield version
     yield _gauge(
-        "covey_disk_free_bytes", "Free space where the record is kept", found.disk_free_bytes
+        "covey_disk_free_bytes", "Free space where the record is kept", figures.disk_free_bytes
     )
-    if found.certificate_expires:
+    if figures.certificate_expires:
         words = "When the server's certificate expires, in seconds since 1970"
-        yield _gauge("covey_certificate_expires_seconds", words, found.certificate_expires)
+        yield _gauge("covey_certificate_expires_seconds", words, figures.certificate_expires)
 
 
 def _of_load(load: Load) -> Iterator[Metric]:
@@ -101,35 +101,35 @@ def _of_load(load: Load) -> Iterator[Metric]:
     yield line
 
 
-def _of_core(found: Figures) -> Iterator[Metric]:
-    yield _gauge("covey_epoch", "How often a server was started on this record", found.epoch)
-    yield CounterMetricFamily("covey_writes", "Changes that are on disk", value=found.durable)
+def _of_core(figures: Figures) -> Iterator[Metric]:
+    yield _gauge("covey_epoch", "How often a server was started on this record", figures.epoch)
+    yield CounterMetricFamily("covey_writes", "Changes that are on disk", value=figures.durable)
     ends = CounterMetricFamily("covey_attempts_ended", "Ended attempts", labels=["outcome"])
-    for outcome, count in sorted(found.ended.items()):
+    for outcome, count in sorted(figures.ended.items()):
         ends.add_metric([outcome], count)
     yield ends
     tasks = GaugeMetricFamily("covey_tasks", "Tasks of unfinished bags", labels=["state"])
-    tasks.add_metric(["running"], found.running)
-    tasks.add_metric(["sent"], found.sent)
-    tasks.add_metric(["waiting"], found.waiting)
-    tasks.add_metric(["in_doubt"], found.in_doubt)
+    tasks.add_metric(["running"], figures.running)
+    tasks.add_metric(["sent"], figures.sent)
+    tasks.add_metric(["waiting"], figures.waiting)
+    tasks.add_metric(["in_doubt"], figures.in_doubt)
     yield tasks
     words = "Bags that the server cannot handle (quarantined)"
-    yield _gauge("covey_bags_quarantined", words, found.quarantined)
+    yield _gauge("covey_bags_quarantined", words, figures.quarantined)
     words = "Times that an owner's policies needed more work than allowed"
-    yield CounterMetricFamily("covey_policy_overruns", words, value=found.overruns)
+    yield CounterMetricFamily("covey_policy_overruns", words, value=figures.overruns)
     pilots = GaugeMetricFamily("covey_pilots", "Pilots", labels=["status"])
-    for status, count in found.pilots.items():
+    for status, count in figures.pilots.items():
         pilots.add_metric([status], count)
     yield pilots
-    yield _gauge("covey_pilots_short_of_disk", "Pilots that wait for disk space", found.short)
+    yield _gauge("covey_pilots_short_of_disk", "Pilots that wait for disk space", figures.short)
     words = "Slots' worth of attempts that wait for input files or a setup, and take no slot"
-    yield _gauge("covey_attempts_waiting_for_files", words, found.aside)
-    yield _gauge("covey_slots", "Slots of active pilots", found.slots)
-    yield from _of_sites(found)
+    yield _gauge("covey_attempts_waiting_for_files", words, figures.aside)
+    yield _gauge("covey_slots", "Slots of active pilots", figures.slots)
+    yield from _of_sites(figures)
 
 
-def _of_sites(found: Figures) -> Iterator[Metric]:
+def _of_sites(figures: Figures) -> Iterator[Metric]:
     jobs = GaugeMetricFamily("covey_site_jobs", "Jobs of a site", labels=["site", "state"])
     failures = GaugeMetricFamily(
         "covey_site_failures", "Failures of a site in a row; 0 if it works", labels=["site"]
@@ -139,7 +139,7 @@ def _of_sites(found: Figures) -> Iterator[Metric]:
         "Unix time at which a failed site is tried again; 0 if it need not wait",
         labels=["site"],
     )
-    for name, site in found.sites.items():
+    for name, site in figures.sites.items():
         jobs.add_metric([name, "running"], site.running - site.suspended)
         jobs.add_metric([name, "suspended"], site.suspended)
         jobs.add_metric([name, "waiting"], site.waiting)

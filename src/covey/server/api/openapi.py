@@ -1,8 +1,7 @@
-"""The description of everything that can be asked of a server (OpenAPI 3.1).
+"""The description of all addresses of a server (OpenAPI 3.1).
 
-It is computed from the routes that handlers declare (`routes`) and from the very types that they
-decode and encode. `python -m covey.server.api.openapi` prints it; docs/openapi.json is what it
-printed last.
+It is computed from the declared routes (`routes`) and from the types that handlers decode and
+encode. `python -m covey.server.api.openapi` prints it; docs/openapi.json holds its output.
 """
 
 import json
@@ -37,7 +36,7 @@ _FROM_ONE: Schema = {"type": "integer", "minimum": 1, "maximum": 2**53}
 _FROM_ZERO: Schema = {"type": "integer", "minimum": 0, "maximum": 2**53}
 _SWITCH: Schema = {"type": "string", "enum": ["0", "1"]}
 
-# What stands in the addresses, and behind their question mark.
+# Parameters in addresses, and behind their question mark.
 _PLACES: dict[str, Schema] = {
     "bag": {"anyOf": [_FROM_ONE, {"const": "latest"}]},
     "task": _FROM_ZERO,
@@ -86,7 +85,7 @@ _QUERIES: dict[str, tuple[str, Schema]] = {
         {"type": "array", "items": {"type": "string"}},
     ),
 }
-_NAMES = {"of": "task", "seen_steps": "seen"}  # where two are called the same
+_NAMES = {"of": "task", "seen_steps": "seen"}  # parameters with the same name as another
 _REQUIRED = ("size", "what", "pilot")
 
 _WORDS = {
@@ -141,7 +140,7 @@ def text() -> str:
 
 
 class _Schemas:
-    """Of all types that travel, each once."""
+    """The schemas of all types in requests and answers, each once."""
 
     def __init__(self, kinds: list[Any]) -> None:
         self._kinds: list[Any] = [ProblemDocument]
@@ -150,7 +149,7 @@ class _Schemas:
                 self._kinds.append(kind)
         types = [_as_object(kind) for kind in self._kinds]
         self._schemas, components = msgspec.json.schema_components(types, ref_template=REFERENCE)
-        self.components = {_plain(name): _renamed(one) for name, one in components.items()}
+        self.components = {_plain(name): _renamed(each) for name, each in components.items()}
 
     def content(self, kind: Any) -> dict[str, Any]:
         if kind is None:
@@ -168,7 +167,7 @@ class _Schemas:
 
 
 def _as_object(message: Any) -> Any:
-    """Pilots' messages are tuples that travel as objects."""
+    """The type that describes a pilot's message: a tuple here, an object in JSON."""
     if not hasattr(message, "_field_defaults"):
         return message
     defaults = message._field_defaults
@@ -176,9 +175,9 @@ def _as_object(message: Any) -> Any:
         (name, kind, defaults[name]) if name in defaults else (name, kind)
         for name, kind in message.__annotations__.items()
     ]
-    found = msgspec.defstruct(message.__name__, fields)
-    found.__doc__ = message.__doc__
-    return found
+    described = msgspec.defstruct(message.__name__, fields)
+    described.__doc__ = message.__doc__
+    return described
 
 
 def _operation(call: RouteDescription, schemas: _Schemas) -> dict[str, Any]:
@@ -241,15 +240,15 @@ def _responses(call: RouteDescription, schemas: _Schemas) -> dict[str, Any]:
 def _response(words: str, content: dict[str, Any], headers: tuple[str, ...]) -> dict[str, Any]:
     found: dict[str, Any] = {"description": words, "content": content}
     if headers:
-        told = [(name, *_HEADERS[name]) for name in headers]
+        described = [(name, *_HEADERS[name]) for name in headers]
         found["headers"] = {
-            name: {"description": words, "schema": schema} for name, words, schema in told
+            name: {"description": words, "schema": schema} for name, words, schema in described
         }
     return found
 
 
 def _renamed(schema: Any) -> Any:
-    """Types of one name get their module's in front; dots are not for component names."""
+    """The schema with names of components that have no dots."""
     if isinstance(schema, dict):
         return {
             name: REFERENCE.format(name=_plain(str(value).removeprefix(REFERENCE[:-6])))
@@ -257,7 +256,7 @@ def _renamed(schema: Any) -> Any:
             else _renamed(value)
             for name, value in schema.items()
         }
-    return [_renamed(one) for one in schema] if isinstance(schema, list) else schema
+    return [_renamed(each) for each in schema] if isinstance(schema, list) else schema
 
 
 def _plain(name: str) -> str:

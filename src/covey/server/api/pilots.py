@@ -1,12 +1,11 @@
-"""The pilots' calls, as bare ASGI: this is the hot path.
+"""Pilots' calls, as bare ASGI for speed.
 
-A sync may stay parked for many seconds; if its connection closes meanwhile, the engine hears of
-it. Everything is checked before the engine sees it, and a message that is off changes nothing.
+A sync may stay parked for many seconds; if its connection closes before the answer, the engine is
+told. Every message is checked before the engine sees it, and an invalid one changes nothing.
 
-Each call says what it wants to be shown (`SHOWN`), in the head of the request: nothing of a body is
-read before. An answer to an enrolment says in its headers which version the server has, and the
-digest of its pilot file: headers, because a pilot of an older version stumbles over fields that it
-does not know.
+Each call needs a secret or credential (`SHOWN`) in its headers, which is checked before the body is
+read. The answer to an enrolment has the server's version and the digest of its pilot file in
+headers, because a pilot of an older version fails on unknown fields.
 """
 
 import asyncio
@@ -42,7 +41,7 @@ from covey.pilot.protocol.messages import (
     Printed,
     Sync,
 )
-from covey.questions.pilot_questions import MaySpeakOf
+from covey.questions.pilot_questions import MayReportOutput
 from covey.server.decider import Decider
 from covey.server.limits.shares import Who
 from covey.server.limits.tails import Tails
@@ -62,19 +61,20 @@ MOST_PRINTED = 2 << 20
 PREFIX = "/pilot/v1/"
 RENEWED = b"x-covey-credential"
 
-# What whoever calls must show: the secret of a site job, a pilot's credential, or nothing.
+# What a call must show: the secret of a site job, a pilot's credential, or nothing.
 SHOWN = {
     "enrol": "secret",
     "sync": "credential",
     "leave": "credential",
     "printed": "credential",
     "files": "credential",
-    "pilot.pyz": "nothing",  # it is the same for all, and holds no secret
+    "pilot.pyz": "nothing",  # the same file for all, without secrets
 }
 
 
 class PilotCaller(NamedTuple):
-    """A pilot that has shown its credential; `renewed` is a new one for it, if that is due."""
+    """A pilot that has shown its credential; `renewed`: its new credential, or empty if the old
+    one is still good for long."""
 
     pilot: PilotRecord
     who: Who
@@ -90,8 +90,8 @@ class PilotFileHandler(Protocol):
 
 
 class PilotCalls:
-    """`secret` is the one from which those of site jobs are made; `pilot_file`, the file that
-    older pilots renew themselves with."""
+    """`secret`: secrets of site jobs are made from it. `pilot_file`: pilots of another version
+    replace themselves with it."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class PilotCalls:
         self._pilot_file = pilot_file
         self._content = b""
         self._calls = {"enrol": self._enrol, "sync": self._sync, "leave": self._leave}
-        # By their credentials, each with its end.
+        # By credential, with the time at which it expires.
         self._callers: dict[bytes, tuple[PilotCaller, float]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -130,7 +130,7 @@ class PilotCalls:
             await self._files(scope, receive, _renewing(scope, send), pilot)
             return
         if name not in SHOWN or name == "files":
-            words = f"there is nothing here; pilots call {', '.join(SHOWN)}"
+            words = f"there is nothing at {scope['path'][:200]}; pilots call {', '.join(SHOWN)}"
             raise HttpProblem(404, "not-found", words)
         if name == "pilot.pyz":
             await self._send_pilot_file(scope, send)
@@ -160,7 +160,7 @@ class PilotCalls:
             await respond(send, 200, encode(outcome), headers)
 
     def _check_secret(self, scope: Scope) -> None:
-        """Whether the head of an enrolment shows a site job and its secret. Raises HttpProblem."""
+        """Raises HttpProblem unless the headers of an enrolment have a site job and its secret."""
         job, given = _job_shown(scope["headers"])
         if not self._decider.ready:
             raise from_refusal(self._away())
@@ -172,10 +172,10 @@ class PilotCalls:
         if not self._decider.ready:
             return self._away()
         job, given = _job_shown(scope["headers"])
-        if not enrol.job:  # a pilot that was given both in one word
+        if not enrol.job:  # the pilot has job and secret in one word
             enrol = enrol._replace(job=job)
         elif job != enrol.job:
-            words = f"{JOB_HEADER} and the enrolment name different site jobs"
+            words = f"the header {JOB_HEADER} and the enrolment name different site jobs"
             raise HttpProblem(400, "invalid", words)
         owner = self._secrets.owner(job, given, self._decider)
         enrolment = secrets.token_hex(32)
@@ -201,22 +201,22 @@ class PilotCalls:
         return await self._wait(*self._gateway.ask(event), receive, None)
 
     async def _printed(self, scope: Scope, receive: Receive) -> bytes:
-        """Nobody may be following any more: then it is dropped."""
+        """Output of followed tasks; if nobody follows them any more, it is dropped."""
         self._caller(scope)
         printed = checked(Printed, await read_body(scope, receive, MOST_PRINTED))
         pilot = self._caller(scope, printed.pilot).pilot
         attempts = tuple(
-            (AttemptId(one.epoch, one.sequence), BagId(one.bag)) for one in printed.pieces
+            (AttemptId(piece.epoch, piece.sequence), BagId(piece.bag)) for piece in printed.pieces
         )
-        allowed = self._decider.ask(MaySpeakOf(pilot.id, attempts))
+        allowed = self._decider.ask(MayReportOutput(pilot.id, attempts))
         self._tails.feed(compress(printed.pieces, allowed))
         return b"{}"
 
     def take_sync(
         self, caller: PilotCaller, body: bytes, respond: Callable[[Response], None]
     ) -> Callable[[], None]:
-        """A sync without all that ASGI brings: `respond` is called once, now or later. Returns
-        what to call if whoever asks hangs up before. Raises HttpProblem."""
+        """A sync without ASGI (`Syncs`): `respond` is called once, now or later. Returns what to
+        call if the pilot closes the connection first. Raises HttpProblem."""
         sync = checked(Sync, body)
         _check_same(caller.pilot, sync.pilot)
         new = caller.renewed
@@ -228,11 +228,12 @@ class PilotCalls:
             elif isinstance(outcome, Refuse | Unavailable):
                 respond(of_problem(from_refusal(outcome)))
 
-        request = self._gateway.put(lambda one: SyncReceived(one, sync), tell, len(body))
+        event = lambda number: SyncReceived(number, sync)  # noqa: E731
+        request = self._gateway.put(event, tell, len(body))
         return lambda: self._gateway.hung_up(request, PilotId(sync.pilot))
 
     def _caller(self, scope: Scope, pilot: int | None = None) -> PilotCaller:
-        """The pilot that calls; `pilot` is the one that it says it is."""
+        """The pilot that calls; `pilot`: the number in its message."""
         caller = self.let_in(scope["headers"])
         connections.known(scope, caller.who)
         scope[RENEWED] = caller.renewed
@@ -241,11 +242,11 @@ class PilotCalls:
         return caller
 
     def let_in(self, headers: Headers) -> PilotCaller:
-        """By the credential alone, which says whose it is. A pilot that is not known is told so
-        (it will enrol again); a known one must show what it was given. Raises HttpProblem."""
+        """The pilot of the credential in these headers. Raises HttpProblem; a pilot that the server
+        does not know gets 410, and enrols again."""
         given = shown(headers)
         seen = self._callers.get(given)
-        if seen is not None:  # as most: the rest takes a tenth of all that a sync does
+        if seen is not None:  # the usual case; the rest would be a tenth of a sync's cost
             caller, until = seen
             pilot = caller.pilot
             same = self._decider.enrolment(pilot.id) is pilot
@@ -259,12 +260,11 @@ class PilotCalls:
         number = _number_in(given)
         record = self._decider.enrolment(PilotId(number))
         if record is None and number:
-            raise HttpProblem(
-                410, "unknown-pilot", f"this server has no pilot {number}: enrol again"
-            )
+            words = f"this server does not know pilot {number}: enrol again"
+            raise HttpProblem(410, "unknown-pilot", words)
         left = self._secrets.left_seconds(record, given) if record is not None else 0.0
         if record is None or left <= 0:
-            words = "this credential is not valid, or has expired: enrol again"
+            words = "this credential is invalid or has expired: enrol again"
             raise HttpProblem(401, "unauthorized", words)
         who = Who(f"pilots of {record.owner}" if record.owner else f"pilot {record.id}")
         if left >= CREDENTIAL_SECONDS / 2:
@@ -300,7 +300,7 @@ class PilotCalls:
         return found
 
     def _pilot_content(self) -> bytes:
-        """It is written once, before the server starts."""
+        """The pilot file, read once: it is written before the server starts."""
         if not self._content and self._pilot_file is not None:
             with contextlib.suppress(OSError):
                 self._content = self._pilot_file.read_bytes()
@@ -309,7 +309,7 @@ class PilotCalls:
     async def _wait(
         self, request: RequestId, answering: Answering, receive: Receive, pilot: PilotId | None
     ) -> Outcome | None:
-        """The answer, or nothing if the connection closes first."""
+        """The answer; None if the connection closes first."""
         hung_up = asyncio.ensure_future(receive())
         try:
             await asyncio.wait((answering, hung_up), return_when=asyncio.FIRST_COMPLETED)
@@ -322,25 +322,26 @@ class PilotCalls:
 
 
 def _number_in(credential: bytes) -> int:
-    """The number of the pilot that the credential claims to be of; 0: it names none."""
+    """The pilot's number in a credential that is not checked yet; 0: it has none."""
     number, dot, _ = credential.partition(b".")
     return int(number) if dot and number.isdigit() and len(number) < 17 else 0
 
 
 def _check_same(caller: PilotRecord, pilot: int) -> None:
-    """Whether a message is of the pilot whose credential came with it."""
+    """Raises HttpProblem if a message is not from the pilot whose credential came with it."""
     if caller.id != pilot:
         words = f"the message is from pilot {pilot}, but the credential is pilot {caller.id}'s"
         raise HttpProblem(401, "unauthorized", words)
 
 
 def _who_enrols(owner: str, job: str) -> Who:
-    """Pilots of one owner share what they may take here; each pilot for everybody counts alone."""
+    """The account of an enrolling pilot: that of its owner's pilots, or its own if it works for
+    everybody."""
     return Who(f"pilots of {owner}" if owner else f"pilot of {job}")
 
 
 def _job_shown(headers: Headers) -> tuple[str, bytes]:
-    """The site job that an enrolment is of, and its secret. Both may be in one word."""
+    """The site job of an enrolment and its secret. The secret may contain both, with a colon."""
     given = shown(headers)
     for name, value in headers:
         if name == JOB_HEADER.lower().encode():
@@ -350,7 +351,7 @@ def _job_shown(headers: Headers) -> tuple[str, bytes]:
 
 
 def _headers(scope: Scope) -> Headers:
-    """Of an answer; it brings a new credential if the one that was shown is getting old."""
+    """The headers of an answer; with a new credential if the old one expires soon."""
     return _headers_with(scope.get(RENEWED, b""))
 
 
@@ -360,7 +361,7 @@ def _headers_with(new: bytes) -> Headers:
 
 
 def _renewing(scope: Scope, send: Send) -> Send:
-    """The same for answers that are made elsewhere."""
+    """A `send` that adds the new credential to answers of other handlers."""
 
     async def sending(message: MutableMapping[str, Any]) -> None:
         new = scope.get(RENEWED, b"")
@@ -372,18 +373,19 @@ def _renewing(scope: Scope, send: Send) -> Send:
 
 
 def named(scope: Scope) -> int:
-    """The pilot that the address names."""
+    """The pilot's number in the address."""
     given = parse_qs(scope["query_string"].decode("latin-1")).get("pilot", [""])[-1]
     number = int(given) if given.isascii() and given.isdecimal() and len(given) < 20 else 0
     if not 0 < number <= LARGEST:
-        raise HttpProblem(400, "invalid", "name the pilot: ?pilot=NUMBER")
+        words = f"give the pilot's number: ?pilot=NUMBER, from 1 to {LARGEST}"
+        raise HttpProblem(400, "invalid", words)
     return number
 
 
 def checked(message: type[Any], body: bytes) -> Any:
-    # Many values would take long to read, and nobody else is served meanwhile.
+    # No other request is served while values are read, so there must not be too many.
     if len(body) > MOST_SYNC_COMMAS and body.count(b",") > MOST_SYNC_COMMAS:
-        words = f"{message.__name__}: more than {MOST_SYNC_COMMAS:,} values in one message"
+        words = f"{message.__name__}: the message has more than {MOST_SYNC_COMMAS:,} values"
         raise HttpProblem(413, TOO_LARGE, words)
     try:
         return decode(message, body)
@@ -392,7 +394,7 @@ def checked(message: type[Any], body: bytes) -> Any:
 
 
 def shown(headers: Headers) -> bytes:
-    """The secret, or credential, that a request brings."""
+    """The secret or credential in a request's headers; empty: there is none."""
     for name, value in headers:
         if name == b"authorization" and value[:7].lower() == b"bearer ":
             return bytes(value[7:])
@@ -402,7 +404,7 @@ def shown(headers: Headers) -> bytes:
 async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and int(value) > most:
-            raise HttpProblem(413, TOO_LARGE, f"the request has more than {most} bytes")
+            raise _too_large(most)
     parts: list[bytes] = []
     size = 0
     while True:
@@ -414,9 +416,13 @@ async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > most:
-            raise HttpProblem(413, TOO_LARGE, f"the request has more than {most} bytes")
+            raise _too_large(most)
         if not message.get("more_body", False):
             return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_large(most: int) -> HttpProblem:
+    return HttpProblem(413, TOO_LARGE, f"the body of the request has more than {most:,} bytes")
 
 
 async def respond(send: Send, status: int, body: bytes, headers: Headers | None = None) -> None:

@@ -1,8 +1,8 @@
-"""The API's policies: what they can look at, what decides for a bag, what is wrong with one; and
-why a bag or a task stands as it does.
+"""Policies in the API: their attributes, the policy of a bag, checks; and why a bag or a task is
+not running.
 
-The decider is asked in slices, and its answers are bounded by what they may cost. What has ended is
-the record's to tell.
+The decider answers in slices, and the cost of each answer is bounded. What has ended comes from the
+record.
 """
 
 from starlette.requests import Request
@@ -33,11 +33,11 @@ class PolicyCalls:
 
     @look("/policy/attributes", "what policies can look at", SEE)
     async def attributes(self, request: Request) -> list[Listed]:
-        """Examples are of what the caller may see: hosts, and their own bags."""
+        """With examples that the caller may see: hosts, and the caller's own bags."""
         caller = caller_of(request)
         owner = None if caller.trusted else caller.owner
-        found = self._access.decider.ask_if_ready(AttributesNow(owner))
-        return catalogue.attributes_of(None, 0.0, owner) if found is None else found
+        attributes = self._access.decider.ask_if_ready(AttributesNow(owner))
+        return catalogue.attributes_of(None, 0.0, owner) if attributes is None else attributes
 
     @look("/policy/presets", "the presets: policies that have a name", SEE)
     async def presets(self, request: Request) -> list[ShownPolicy]:
@@ -57,7 +57,6 @@ class PolicyCalls:
         refuses=(404, 413),
     )
     async def check_of(self, request: Request) -> PolicyReport:
-        """Without a body: of the policy that the bag has."""
         policy = await order(request, PolicySpec, await self._policy(request))
         bag = self._access.bag_id(request)
         return await self._check(policy, await self._access.owner(bag), bag)
@@ -65,7 +64,7 @@ class PolicyCalls:
     async def _check(
         self, policy: PolicySpec, owner: str, bag: BagId | None = None
     ) -> PolicyReport:
-        if not self._access.decider.ready:  # then its words alone
+        if not self._access.decider.ready:  # then without pilots and bags
             return finish(policy_check.examine(None, 0.0, policy, owner=owner))
         return await self._access.decider.ask_long(CheckPolicy(policy, owner, bag))
 
@@ -93,19 +92,21 @@ class PolicyCalls:
         if decider.ready:
             live = await decider.ask_long(WhyBag(bag, task))
         if live is None:
-            found = await self._access.read(lambda reader: explanations.recount(reader, bag, task))
-            if found is None:
+            recorded = await self._access.read(
+                lambda reader: explanations.recount(reader, bag, task)
+            )
+            if recorded is None:
                 raise HttpProblem(404, "not-found", f"there is no bag {bag}")
-            return found
+            return recorded
         if task >= live.total:
             raise HttpProblem(404, "not-found", explanations.no_task(bag, task, live.total))
         return explanations.explained(bag, live, ended)
 
     async def _policy(self, request: Request) -> PolicySpec:
         bag: BagId = self._access.bag_id(request)
-        found = self._access.decider.ask_if_ready(PolicyOfBag(bag))
-        if found is None:
-            found = await self._access.read(lambda reader: reader.policy(bag))
-        if found is None:
+        policy = self._access.decider.ask_if_ready(PolicyOfBag(bag))
+        if policy is None:
+            policy = await self._access.read(lambda reader: reader.policy(bag))
+        if policy is None:
             raise HttpProblem(404, "not-found", f"there is no bag {bag}")
-        return found
+        return policy

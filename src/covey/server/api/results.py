@@ -1,4 +1,4 @@
-"""The API's results: tables and files of what has ended, and what is being printed just now."""
+"""Results in the API: tables and files of ended tasks, and live output of running ones."""
 
 import asyncio
 from collections.abc import Iterator
@@ -24,15 +24,13 @@ from covey.server.web.streaming import Streams
 from covey.wire import FailureGroup, LiveOutput, Output, ResultQuery, ResultRow, ReturnedFile
 
 MOST_ROWS = 10_000
-MOST_PAGE_BYTES = (
-    8 << 20
-)  # of one answer, unless a single row has more: nobody else is served while
-# it is written
+# Of one answer, unless a single row has more: no other request is served while it is encoded.
+MOST_PAGE_BYTES = 8 << 20
 MOST_GROUPS = 1000
 MOST_FILES = 1000
 MOST_UNFINISHED = 10_000
 PRESENCE_SECONDS = 10.0
-LONGEST_FOLLOW = 20.0  # then whoever follows must say so again, or pilots stop sending
+LONGEST_FOLLOW = 20.0  # a client that follows must ask again, or pilots stop sending output
 CSV = "text/csv; charset=utf-8"
 KINDS = {"csv": CSV, "csv-raw": CSV, "jsonl": "application/jsonl"}
 
@@ -69,7 +67,7 @@ class ResultCalls:
         return await self._page(bag, page, until)
 
     def _note_presence(self, bag: BagId, until: float) -> None:
-        """Of a program that waits for its calls, now and then."""
+        """Tell core, not too often, that a program still waits for the calls of this bag."""
         live = self._progress(bag)
         if live is None or until <= asyncio.get_running_loop().time():
             return
@@ -79,9 +77,9 @@ class ResultCalls:
     async def _page(self, bag: BagId, query: ResultQuery, until: float) -> list[ResultRow]:
         while True:
             await self._gather(bag, query, until)
-            # As of before the reading.
+            # Read before the record, so that no change is missed.
             changed, live = self._access.changed, self._progress(bag)
-            over = live is None and self._access.decider.ready  # if nobody decides, nobody knows
+            over = live is None and self._access.decider.ready  # unknown without a decider
             rows: list[ResultRow] = []
             if not self._unread.certainly_none(live, query):
                 rows = await self._read(bag, query)
@@ -93,13 +91,13 @@ class ResultCalls:
                 return rows
 
     async def _read(self, bag: BagId, query: ResultQuery) -> list[ResultRow]:
-        """A page in the order of tasks or rows is found at once; the rest may take a while."""
+        """A page in the order of tasks or rows is read quickly; others may take long."""
         if query.where or query.sort or query.offset or query.failed_only:
             return await self._questions.ask(lambda reader: reader.results(bag, query))
         return await self._access.read(lambda reader: reader.results(bag, query))
 
     async def _gather(self, bag: BagId, query: ResultQuery, until: float) -> None:
-        """Let more results come, if there will be more in a moment."""
+        """Wait until the next page is due, so that it has more results (`pacing`)."""
         while due := self._pace.next_at(self._progress(bag), query):
             if not await self._access.news(min(due, until), self._access.changed):
                 return
@@ -129,14 +127,14 @@ class ResultCalls:
     @look(f"{BAG}/tasks/{{task}}/output", "what a task printed", SEE_OWN)
     async def output(self, request: Request) -> Output:
         bag, task = self._access.bag_id(request), _from_zero(request, "task", -1)
-        found = await self._access.read(lambda reader: reader.output(bag, task))
-        if found is None:
+        output = await self._access.read(lambda reader: reader.output(bag, task))
+        if output is None:
             raise HttpProblem(404, "not-found", f"task {task} of bag {bag} has no output yet")
-        return found
+        return output
 
     @look(f"{BAG}/live", "what running tasks print", SEE_OWN, "of", "after", "wait")
     async def live(self, request: Request) -> LiveOutput:
-        """Nobody waits for the output of what is over: that is in the record."""
+        """Only for tasks that may still print; the output of others is in the record."""
         bag, task = self._access.bag_id(request), number(request, "task", -1)
         after, until = number(request, "after", 0), deadline(request, LONGEST_FOLLOW)
         if self._prints(bag, task):
@@ -144,13 +142,13 @@ class ResultCalls:
         while self._prints(bag, task):
             owner = self._access.decider.ask_if_ready(OwnerOfBag(bag)) or ""
             changed, news = self._access.changed, self._tails.follow(bag, owner)
-            found = self._tails.read(bag, task, after)
-            if found.pieces or not await self._access.news(until, changed, news):
-                return found
+            output = self._tails.read(bag, task, after)
+            if output.pieces or not await self._access.news(until, changed, news):
+                return output
         return self._tails.read(bag, task, after)
 
     def _prints(self, bag: BagId, task: int) -> bool:
-        """Whether there may be more to see."""
+        """Whether the task (-1: any task of the bag) may still print."""
         return self._access.decider.ask_if_ready(MayPrint(bag, task)) is True
 
     def _progress(self, bag: BagId) -> Progress | None:

@@ -1,7 +1,8 @@
-"""Everything that can be asked of a server: where, with what, by whom, and what comes back.
+"""All calls of a server: address, permission, what it takes and gives.
 
-What people ask is declared where it is handled (`route`). Pilots' calls do not go through routes,
-so they are listed here; tests hold the list to what is there, and every answer to what it says.
+Calls of people are declared in front of their handlers (`route`). Pilots' calls do not go through
+routes, so they are listed here. Tests compare the list with the handlers, and answers with the
+list.
 """
 
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from covey.server.api.sites import SiteCalls
 from covey.server.api.tokens import TokenCalls
 from covey.server.web.route import API, Media, RouteDescription, declared
 
-# What an answer may say beside its body.
+# Headers of answers.
 CREDENTIAL = "X-Covey-Credential"
 VERSION, PILOT_FILE = "X-Covey-Version", "X-Covey-Pilot"
 HANDLERS = (
@@ -39,7 +40,7 @@ HANDLERS = (
 
 
 def all_calls() -> list[RouteDescription]:
-    people = [found for holder in HANDLERS for _, found in declared(holder)]
+    people = [description for holder in HANDLERS for _, description in declared(holder)]
     return [*_open_calls(), *people, *_pilot_calls()]
 
 
@@ -67,7 +68,7 @@ def _open_calls() -> Iterator[RouteDescription]:
 
 
 def _pilot_calls() -> Iterator[RouteDescription]:
-    yield _said(
+    yield _pilot_call(
         "enrol",
         "enrol a pilot",
         Enrol,
@@ -75,29 +76,29 @@ def _pilot_calls() -> Iterator[RouteDescription]:
         refuses=(413, 429),
         headers=(VERSION, PILOT_FILE),
     )
-    yield _said(
+    yield _pilot_call(
         "sync",
         "report ended tasks, and get new ones; waits until there is news",
         Sync,
         Answer,
         refuses=(409, 410, 413, 429),
     )
-    yield _said("leave", "say that a pilot ends", Leave, Left)
-    yield _said("printed", "send what followed tasks print", Printed, dict[str, Any])
-    for _, found in declared(FileRoutes):
-        if found.path == API + FILE:
-            attempt = ("attempt",) if found.method == "PUT" else ()
+    yield _pilot_call("leave", "say that a pilot ends", Leave, Left)
+    yield _pilot_call("printed", "send what followed tasks print", Printed, dict[str, Any])
+    for _, description in declared(FileRoutes):
+        if description.path == API + FILE:
+            attempt = ("attempt",) if description.method == "PUT" else ()
             yield replace(
-                found,
+                description,
                 path=PREFIX + FILE.lstrip("/"),
                 needs=None,
                 shown="credential",
-                query=(*found.query, *attempt, "pilot"),
-                refuses=(*found.refuses, 410),
+                query=(*description.query, *attempt, "pilot"),
+                refuses=(*description.refuses, 410),
             )
 
 
-def _said(name: str, summary: str, takes: Any, gives: Any, **fields: Any) -> RouteDescription:
+def _pilot_call(name: str, summary: str, takes: Any, gives: Any, **fields: Any) -> RouteDescription:
     usual = {"refuses": (410, 413), "headers": (CREDENTIAL,)}
     return RouteDescription(
         method="POST",

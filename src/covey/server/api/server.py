@@ -1,4 +1,4 @@
-"""The API's server: what it is, how it is shut down, what can be asked of it."""
+"""The server in the API: facts about it, its description, and its shutdown."""
 
 import os
 from collections.abc import Callable
@@ -20,7 +20,8 @@ NOTHING = ServerCounts(epoch=0, bags=0, pilots=0, slots=0, quarantined=0, overru
 
 
 class ServerCalls:
-    """`description` gives that of the API; `stop` shuts the server down, with its tasks or not."""
+    """`description` gives the API's description. `stop` shuts the server down; with True, when the
+    running tasks have ended."""
 
     def __init__(
         self,
@@ -49,9 +50,9 @@ class ServerCalls:
         caller = caller_of(request)
         counts = self._access.decider.ask_if_ready(CountAll()) or NOTHING
         refused = [
-            one
-            for one in self._refusals.recent()
-            if one.owner in (STRANGERS, caller.owner) or caller.may(Role.ADMIN)
+            refusal
+            for refusal in self._refusals.recent()
+            if refusal.owner in (STRANGERS, caller.owner) or caller.may(Role.ADMIN)
         ]
         around = self._surroundings()
         return ServerView(

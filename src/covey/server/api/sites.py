@@ -1,8 +1,8 @@
-"""The API's sites: seen, added, changed, paused, drained, removed, tried, explained.
+"""Sites in the API: list, add, change, pause, drain, remove, test, explain.
 
-Everybody sees the sites that their tasks may run at, and how these stand; what a site is made of
-(its host, its options, its environment) only admins see, and only they change it. A site of the
-server's covey.toml is changed there; whether it is on is for both.
+Everybody sees the sites that their tasks may use, and the state of these sites. Only admins see a
+site's settings (host, options, environment), and only they change them. A site of the server's
+covey.toml is changed in that file, but can be paused and drained here too.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ MOST_JOBS = 10_000  # in one answer
 SITE = "/sites/{site}"
 TRIAL = SITE + "/trials/{job}"
 
-# The site with what its driver knows of it. Raises BadConfig, also if there is no such driver.
+# The site, completed by its driver. Raises BadConfig, also if there is no such driver.
 Check: TypeAlias = Callable[[SiteSpec], SiteSpec]
 
 
@@ -44,7 +44,7 @@ def _manage(method: str, path: str, summary: str, **fields: Any) -> Callable[[H]
 
 
 class SiteCalls:
-    """`address`: where pilots are told to find the server."""
+    """`address`: the server's address for pilots."""
 
     def __init__(
         self, access: ServerAccess, check: Check, trials: Trials, address: Callable[[], str]
@@ -58,7 +58,7 @@ class SiteCalls:
 
     @look("/sites", "the sites that the caller may see", SEE)
     async def all(self, request: Request) -> list[SiteView]:
-        """Sites that the caller may use; only admins see what they are made of."""
+        """Sites that the caller may use; only admins see their settings."""
         caller = caller_of(request)
         if caller.may(Role.ADMIN):
             return self._access.decider.ask(ViewsOfSites(None))
@@ -100,7 +100,7 @@ class SiteCalls:
 
     @_manage("PUT", SITE, "add a site, or change an added one", takes=SiteTable, refuses=(413,))
     async def save(self, request: Request) -> ReplyMessage:
-        """The body is a `SiteTable`; what is wrong with it is said as of one in covey.toml."""
+        """The body is a `SiteTable`, with the same errors as a table in covey.toml."""
         table = await order(request, dict[str, Any])
         try:
             spec = self._check(read(request.path_params["site"], table))
@@ -133,8 +133,8 @@ class SiteCalls:
 
     @_manage("POST", f"{SITE}/test", "test a site: start one pilot there", status=201)
     async def test(self, request: Request) -> TrialView:
-        """One pilot, whatever the demand. It serves like any other, until it is taken back: its
-        owner is whoever asks, or whose server it is."""
+        """Start one pilot, whatever the demand. It takes tasks like any other until the test ends.
+        Its owner is the caller, or the server's user."""
         name, owner = request.path_params["site"], caller_of(request).owner or user()
         tried = await self._access.ask(lambda id_: SiteTried(id_, name, owner))
         assert isinstance(tried, Tried)
@@ -142,19 +142,19 @@ class SiteCalls:
 
     @look(TRIAL, "the progress of that test", MANAGE, "seen_steps", "wait")
     async def trial(self, request: Request) -> TrialView:
-        """With `wait`, answers when there are more than `seen` steps."""
+        """With `wait`, answer as soon as there are more than `seen` steps."""
         name, job = request.path_params["site"], JobId(request.path_params["job"])
         until, seen = deadline(request), number(request, "seen", -1)
         while True:
-            found, changed = self._trial(name, job), self._trials.changed
-            if len(found.steps) > seen or found.over:
-                return found
+            trial, changed = self._trial(name, job), self._trials.changed
+            if len(trial.steps) > seen or trial.over:
+                return trial
             if not await self._access.news(until, changed):
                 return self._trial(name, job)
 
     @_manage("POST", f"{TRIAL}/end", "end that test", refuses=())
     async def end_trial(self, request: Request) -> ReplyMessage:
-        """Of one that is not there, nothing is left to do."""
+        """Succeeds too if the test has ended already."""
         job = JobId(request.path_params["job"])
         return await self._access.ask(lambda id_: TrialEnded(id_, job))
 
@@ -163,7 +163,7 @@ class SiteCalls:
         steps = self._trials.steps(id_, trial) if trial is not None else None
         if trial is None or steps is None:
             raise HttpProblem(
-                404, "not-found", f"there is no trial {id_[:100]} at site {site[:100]}"
+                404, "not-found", f"there is no test {id_[:100]} of site {site[:100]}"
             )
         return TrialView(
             job=id_,

@@ -1,7 +1,7 @@
-"""The API's tokens: made, listed, revoked.
+"""Tokens in the API: make, list, revoke.
 
-The rule: nobody hands out more than they have. A token makes others for its own owner only, with
-at most its role, that end when it does; an admin's, for anybody.
+The rule: nobody can give more rights than they have. A token makes tokens of the same owner (an
+admin's token: of any owner), with the same role or a lower one, which expire no later.
 """
 
 from typing import Annotated
@@ -28,7 +28,7 @@ Text = Annotated[str, Meta(max_length=tokens.MOST_NAME)]
 
 
 class NewToken(Struct, frozen=True, forbid_unknown_fields=True):
-    """`seconds`: how long it is good for; 0: as long as the token that makes it."""
+    """`seconds`: how long the token is valid; 0: as long as the caller's token."""
 
     name: Annotated[Text, Meta(min_length=1)]
     role: Role = Role.USER
@@ -56,36 +56,40 @@ class TokenCalls:
         expires = self._expires(caller, asked.seconds)
         token = auth.new_token()
         digest = tokens.digest(token)
-        found = await self._access.ask(
+        issued = await self._access.ask(
             lambda number: TokenIssued(
                 number, asked.name, asked.role, owner, digest, expires, caller.may(Role.ADMIN)
             )
         )
-        assert isinstance(found, Issued)
-        return IssuedView(id=found.id, token=token)
+        assert isinstance(issued, Issued)
+        return IssuedView(id=issued.id, token=token)
 
     @look("/tokens", "the valid tokens of the caller's owner", ACT)
     async def all(self, request: Request) -> list[TokenView]:
-        """Those that are valid, and the caller's to see."""
+        """Valid tokens that the caller may see."""
         caller, now = caller_of(request), self._access.clock.now()
         return [
-            _view(one)
-            for one in self._access.decider.ask(AllTokens())
-            if caller.owns(one.owner) and not 0 < one.expires <= now
+            _view(token)
+            for token in self._access.decider.ask(AllTokens())
+            if caller.owns(token.owner) and not 0 < token.expires <= now
         ]
 
     @act("/tokens/{token}/revoke", "revoke a token", ACT, refuses=(404,))
     async def revoke(self, request: Request) -> ReplyMessage:
         caller, id_ = caller_of(request), number(request, "token", 0)
-        for one in self._access.decider.ask(AllTokens()):
-            if one.id == id_:
-                auth.admit_to(caller, one.owner, f"token {id_}")
+        for token in self._access.decider.ask(AllTokens()):
+            if token.id == id_:
+                auth.admit_to(caller, token.owner, f"token {id_}")
         return await self._access.ask(lambda number: TokenRevoked(number, id_))
 
     def _expires(self, caller: auth.Caller, seconds: float) -> float:
         expires = self._access.clock.now() + seconds if seconds else caller.expires
         if caller.expires and expires > caller.expires:
-            words = "the new token would expire later than your own token; ask for less time"
+            left = caller.expires - self._access.clock.now()
+            words = (
+                "the new token would expire later than your own token; ask for at most "
+                f"{max(0, int(left)):,} seconds"
+            )
             raise HttpProblem(403, "not-yours", words)
         return expires
 

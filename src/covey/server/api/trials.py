@@ -1,7 +1,7 @@
-"""Trials: what has become of pilots that somebody started to see whether a site works.
+"""Trials: the steps of pilots that were started to test a site.
 
-Core treats them like any other; here is written down what is heard of them, as long as anybody may
-ask. A server that is killed forgets the steps, not the job.
+Core treats them like any other pilot; this module writes down what happens to them, in memory. A
+server that is killed forgets the steps, but not the site job.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ _HEARD: frozenset[object] = frozenset(
 
 
 class Trials:
-    """Hears every event before the engine does: afterwards core may know the job no longer."""
+    """Gets every event before the engine, because core may forget the job with the event."""
 
     def __init__(self) -> None:
         self._steps: dict[JobId, list[TrialStep]] = {}
@@ -51,7 +51,7 @@ class Trials:
         if event.__class__ is SyncReceived:
             self._heard_sync(event.sync.pilot, event.sync.number, decider, now)
             return
-        if event.__class__ not in _HEARD:  # most are not, and there are many
+        if event.__class__ not in _HEARD:  # quick, since most events are not
             return
         match event:
             case JobSubmitted(job, text):
@@ -78,7 +78,7 @@ class Trials:
             self._add(self._of(job, since), kind, text, now)
 
     def _heard_sync(self, pilot: int, number: int, decider: Decider, now: float) -> None:
-        """With its first sync a pilot asks for work: the site works."""
+        """With its first sync a pilot asks for work, so the site works."""
         if number != 1 or not self._steps:
             return
         steps = self._steps.get(_job_of(decider, pilot))
@@ -86,13 +86,13 @@ class Trials:
             self._add(steps, "ready", "", now)
 
     def _add(self, steps: list[TrialStep], kind: str, text: str, now: float) -> None:
-        if (steps[-1].kind, steps[-1].text) != (kind, text):  # news may be told twice
+        if (steps[-1].kind, steps[-1].text) != (kind, text):  # a site may report a change twice
             steps.append(TrialStep(kind=kind, at=now, text=text))
             self.changed.set()
             self.changed = asyncio.Event()
 
     def steps(self, job: JobId, trial: TrialNow) -> list[TrialStep] | None:
-        """None of a job that there is not, or that nobody tries."""
+        """The steps of a trial; None: the job is unknown, or is not a trial."""
         return self._of(job, trial.submitted) if trial.submitted else self._steps.get(job)
 
     def _of(self, job: JobId, asked: float) -> list[TrialStep]:
