@@ -187,7 +187,7 @@ def test_a_trial_that_waits_is_taken_back(place: Place) -> None:
 
 def test_no_such_trial(place: Place) -> None:
     client = place.client()
-    with pytest.raises(NotFound, match="there is no trial 1-9 at site filed"):
+    with pytest.raises(NotFound, match="there is no test 1-9 of site filed"):
         client.trial("filed", "1-9")
     with pytest.raises(NotFound, match="there is no site nowhere"):
         client.try_site("nowhere")

@@ -85,7 +85,7 @@ WAYS = ["input", "manifest", "rows", "call"]
 @pytest.mark.parametrize("how", WAYS)
 def test_nobody_names_anothers_file(ann: Client, bob: Client, how: str) -> None:
     secret = put(ann, SECRET)
-    with pytest.raises(Refused, match="you have not uploaded these files") as caught:
+    with pytest.raises(Refused, match="you have not uploaded all files") as caught:
         bob.submit(naming(secret, how))
     assert caught.value.status == 409
     absent = Blob("0" * 64, secret.size)
@@ -113,7 +113,7 @@ def test_nobody_appends_anothers_file(ann: Client, bob: Client, how: str) -> Non
         else Segment(space=large_call(secret))
     )
     for _ in range(2):  # while the bag is open, and when it is over
-        with pytest.raises(Refused, match="you have not uploaded these files"):
+        with pytest.raises(Refused, match="you have not uploaded all files"):
             bob.append(bag, segment)
         bob.cancel(bag)
 

@@ -119,7 +119,7 @@ def test_nor_past_another_authority(person: Person, stranger: Stranger) -> None:
     person.enters(ca="ca.pem")
     done = person.runs("-m", "covey", "bags")
     assert done.returncode == 2
-    assert "names the ca 'ca.pem'" in done.stderr
+    assert "sets ca = 'ca.pem'" in done.stderr
     assert stranger.heard == []
 
 

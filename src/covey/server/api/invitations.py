@@ -152,8 +152,8 @@ class Invitations:
         kept = self._kept.get(digest)
         if kept is None or kept.until < self._access.clock.now():
             words = (
-                "covey: this invitation was used, has expired, or is wrong: each works once, and "
-                "for a limited time. Make a new one with 'covey pilot-command'."
+                "covey: this invitation is not valid: it was used before, has expired, or has a "
+                "typing error. Make a new one with 'covey pilot-command'."
             )
             return _python(f"import sys\nsys.exit({words!r})\n", 410)
         try:

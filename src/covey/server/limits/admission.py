@@ -85,8 +85,8 @@ class Admission:
         if missing:
             more = f" and {len(missing) - MOST_NAMED:,} more" if len(missing) > MOST_NAMED else ""
             words = (
-                "you have not uploaded these files, and no task of yours returned them: "
-                f"{', '.join(missing[:MOST_NAMED])}{more}; upload them first"
+                "you have not uploaded all files that the bag names, and no task of yours returned "
+                f"them; upload these first: {', '.join(missing[:MOST_NAMED])}{more}"
             )
             raise HttpProblem(409, "missing-files", words)
 
