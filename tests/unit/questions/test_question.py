@@ -38,6 +38,7 @@ FIELDS: dict[type, tuple[Any, ...]] = {
     of_sites.HiddenSites: ("ann",),
     of_sites.ViewsOfSites: ("ann",),
     of_sites.WhySite: ("lake", None),
+    of_sites.LogOfSite: ("lake",),
     of_sites.TrialAt: ("lake", JobId("1-1")),
     of_sites.TrialSince: (JobId("1-1"),),
 }

@@ -151,7 +151,7 @@ def _of_sites(figures: Figures) -> Iterator[Metric]:
     for figure in FIGURES:
         unit = "_seconds" if figure.kind == SECONDS else ""
         gauge = GaugeMetricFamily(f"covey_site_{figure.field}{unit}", figure.text, labels=["site"])
-        for name, site in found.sites.items():
+        for name, site in figures.sites.items():
             if (value := getattr(site.measures, figure.field)) is not None:
                 gauge.add_metric([name], value)
         yield gauge
