@@ -99,6 +99,9 @@ class WebQueue:
     def accounts(self, handles: Sequence[str]) -> None:
         return None  # ended jobs stay in its list
 
+    def capacity(self) -> None:
+        return None
+
     def close(self) -> None:
         pass
 

@@ -47,6 +47,7 @@ from covey.core.record.events import (
     SegmentAppended,
     SiteAnswered,
     SiteFailed,
+    SiteMeasured,
     SiteRemoved,
     SiteSaved,
     SiteStatusRequested,
@@ -73,6 +74,7 @@ Placing: TypeAlias = (
     | JobEnded
     | SiteFailed
     | SiteAnswered
+    | SiteMeasured
     | SiteSaved
     | SiteStatusRequested
     | SiteRemoved
@@ -235,6 +237,8 @@ def _place(turn: Turn, event: Placing) -> None:
             overlay.site_failed(turn, site, reason)
         case SiteAnswered(site):
             overlay.site_answered(turn, site)
+        case SiteMeasured(site, capacity):
+            site_table.measured(turn, site, capacity)
         case SiteSaved():
             site_table.save(turn, event)
             overlay.soon(turn)

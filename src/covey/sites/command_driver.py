@@ -17,6 +17,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from covey.core.record.actions import Note
+from covey.core.record.capacity import SiteCapacity
 from covey.core.record.model import SiteFacts, SiteSpec
 from covey.sites.commands import Command, Output
 from covey.sites.driver import OpenSite, Seen, Shape, SiteContext, Submission
@@ -100,6 +101,14 @@ class CommandDriver:
         """Empty if the site keeps no accounts. Raises Unclear if they could not be read."""
         return []
 
+    def capacity(self, spec: SiteSpec) -> Command | None:
+        """How much there is, and how much of it is free; None where the system does not tell."""
+        return None
+
+    def measured(self, spec: SiteSpec, output: Output) -> SiteCapacity:
+        """Raises Unclear where this is no answer. What an answer does not tell stays None."""
+        return SiteCapacity()
+
     def log(self, spec: SiteSpec) -> str:
         """The file for a job's output, below the site's directory, with {job} or {handle} in it."""
         return "log/covey-*-{job}.*"
@@ -169,6 +178,10 @@ class CommandQueue:
     def accounts(self, handles: Sequence[str]) -> Sequence[Seen] | None:
         command = self._driver.accounting(self._spec, handles)
         return None if command is None else self._driver.accounted(self._spec, self._run(command))
+
+    def capacity(self) -> SiteCapacity | None:
+        command = self._driver.capacity(self._spec)
+        return None if command is None else self._driver.measured(self._spec, self._run(command))
 
     def close(self) -> None:
         self._shell.close()

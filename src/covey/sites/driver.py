@@ -31,6 +31,7 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct
 
 from covey.core.record.actions import Note
+from covey.core.record.capacity import SiteCapacity
 from covey.core.record.model import JobId, JobRecord, SiteFacts, SiteSpec
 from covey.ports import Post
 from covey.sites.errors import Away
@@ -202,6 +203,11 @@ class Queue(Protocol):
     def accounts(self, handles: Sequence[str]) -> Sequence[Seen] | None:
         """Reports how jobs ended that are no longer listed; None if the site cannot. The answer may
         lack some of these jobs, and have others of this server."""
+        ...
+
+    def capacity(self) -> SiteCapacity | None:
+        """How much there is of the site, and how much of it is free; None where nobody can tell.
+        It is asked for at most once a minute, and if this fails, more rarely."""
         ...
 
     def close(self) -> None: ...

@@ -2,9 +2,9 @@
 
 The thread makes one call after another, each time the most urgent one: the list if it is due; how
 missing jobs ended (but not twice in a row while other calls wait: accounts may be slow); then
-cancellations, then submissions. It pauses between two calls to spare the site. No failure of a call
-or a driver ends the thread. Orders may come from any thread; the site's own thread carries them
-out.
+cancellations, then submissions, then, now and then after a list, how much of the site is free. It
+pauses between two calls to spare the site. No failure of a call or a driver ends the thread. Orders
+may come from any thread; the site's own thread carries them out.
 
 Lists are requested while there are jobs to watch. They are also requested, less and less often,
 while the site does not answer, to see when it answers again; and now and then if all jobs have
@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from covey.core.record.actions import Note
-from covey.core.record.events import Event, SiteAnswered, SiteFailed
+from covey.core.record.events import Event, SiteAnswered, SiteFailed, SiteMeasured
 from covey.core.record.model import JobId, JobRecord, SiteSpec
 from covey.sites.driver import OpenSite, Queue, SiteContext, Submission, runs
 from covey.sites.errors import Refused, SiteError, Unclear
@@ -26,6 +26,8 @@ from covey.sites.job_table import Entry, JobTable
 
 SLOWEST_SECONDS = 60.0  # between two tries of a site that does not answer
 DOUBT_SECONDS = 600.0  # between two lists if all jobs have vanished
+MEASURE_SECONDS = 60.0  # between two questions how much is free
+UNMEASURED_SECONDS = 600.0  # … if there was no answer
 MOST_CANCELLED = 100  # at once
 MOST_ACCOUNTED = 200
 
@@ -46,6 +48,8 @@ class QueueSite(OpenSite):
         self._free_at = -math.inf
         self._failures = 0
         self._heard = False
+        self._listed = False  # since the batch system was last asked how much is free
+        self._measure_at = -math.inf
         self._accounted = False  # whether the last call, lists aside, was for accounts
         self._orders: deque[Callable[[], None]] = deque()
         self._awake = threading.Event()
@@ -106,6 +110,7 @@ class QueueSite(OpenSite):
         before, self._queue = self._queue, self._open_queue(spec)
         before.close()
         self._look_at = self._now()
+        self._measure_at = -math.inf
 
     # -- its own thread --------------------------------------------------------------------
 
@@ -154,6 +159,8 @@ class QueueSite(OpenSite):
             self._cancel(unwanted[:MOST_CANCELLED])
         elif self._batches:
             self._submit(self._table.queued(self._batches.popleft()))
+        elif self._listed and now >= self._measure_at:
+            self._measure()
         else:
             return False
         return True
@@ -201,6 +208,7 @@ class QueueSite(OpenSite):
             self._failed(error)
             return
         self._answered()
+        self._listed = True
         self._say(self._table.listed(seen, asked))
         if strays := self._table.strays():
             words = f"{len(strays)} at {self.spec.name}: {', '.join(strays[:10])}"
@@ -234,6 +242,20 @@ class QueueSite(OpenSite):
         except Exception as error:
             self._failed(error)
         self._look_at = min(self._look_at, self._due())
+
+    def _measure(self) -> None:
+        """Ask how much there is of the site. That this fails says nothing of its jobs."""
+        self._listed = False
+        try:
+            capacity = self._queue.capacity()
+        except Exception as error:
+            self._measure_at = self._now() + UNMEASURED_SECONDS
+            words = f"{self.spec.name}: {type(error).__name__}: {error}"
+            self._context.note(Note("the site's free cores cannot be read", detail=words))
+            return
+        self._measure_at = self._now() + (MEASURE_SECONDS if capacity else UNMEASURED_SECONDS)
+        if capacity:
+            self._say([SiteMeasured(self.spec.name, capacity)])
 
     # -- submissions -----------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import pytest
 from msgspec import Struct
 
 from covey.core.record.actions import Note
+from covey.core.record.capacity import SiteCapacity
 from covey.core.record.events import (
     JobEnded,
     JobRefused,
@@ -43,6 +44,7 @@ class World:
         self.last = 0
         self.staged = False
         self.missing_credential = ""
+        self.free: int | None = None  # cores
 
     def calls(self, kind: str) -> list[tuple[str, ...]]:
         return [words[1:] for _, words in self.asked if words[0] == kind]
@@ -91,6 +93,9 @@ class World:
             self.stand(handle, Stand.ENDED, "cancelled")
         return Output(0, "", "")
 
+    def do_measure(self) -> Output:
+        return Output(0, str(self.free), "")
+
     def do_account(self, *handles: str) -> Output:
         return Output(0, " ".join(handles), "")
 
@@ -130,6 +135,12 @@ class Plain(CommandDriver):
 
     def cancel(self, spec: SiteSpec, handles: Sequence[str]) -> Command:
         return Command(("cancel", *handles))
+
+    def capacity(self, spec: SiteSpec) -> Command | None:
+        return None if self.world.free is None else Command(("measure",))
+
+    def measured(self, spec: SiteSpec, output: Output) -> SiteCapacity:
+        return SiteCapacity(free_cores=int(output.stdout))
 
     def accounting(self, spec: SiteSpec, handles: Sequence[str]) -> Command | None:
         return None if self.world.accounts is None else Command(("account", *handles))

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from covey.core.record.capacity import SiteCapacity
 from covey.core.record.model import (
     BagId,
     BagSnapshot,
@@ -254,6 +255,13 @@ class SiteAnswered(Struct, frozen=True):
     site: str
 
 
+class SiteMeasured(Struct, frozen=True):
+    """What a site's batch system says of itself just now."""
+
+    site: str
+    capacity: SiteCapacity
+
+
 class SiteSaved(Struct, frozen=True):
     """Somebody adds a site, or changes one that was added so."""
 
@@ -335,6 +343,7 @@ Event: TypeAlias = (
     | JobVanished
     | SiteFailed
     | SiteAnswered
+    | SiteMeasured
     | SiteSaved
     | SiteStatusRequested
     | SiteRemoved

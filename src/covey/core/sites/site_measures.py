@@ -13,6 +13,8 @@ import math
 from collections.abc import Iterable
 from statistics import median
 
+from msgspec.structs import asdict
+
 from covey.core.record.model import JobOutcome
 from covey.core.sites.measures import UNKNOWN, SiteMeasures
 from covey.core.sites.wait_estimate import FADING, estimate
@@ -74,6 +76,8 @@ def _measure(state: State, now: float, site: Site, owner: str) -> SiteMeasures:
         speed=samples.told_speed,
         filling_rate=samples.told_filling,
         measured_at=samples.newest or None,
+        **asdict(samples.capacity),
+        capacity_at=samples.capacity_at or None,
     )
 
 

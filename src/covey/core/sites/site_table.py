@@ -19,6 +19,7 @@ from covey.core.match.site_access import last_resorts
 from covey.core.protocol import unix_accounts
 from covey.core.protocol.tokens import read_hand_job
 from covey.core.record.actions import DefineSites, Done, ForgetSite, Note, Problem, SaveSite
+from covey.core.record.capacity import SiteCapacity, believed
 from covey.core.record.events import SiteRemoved, SiteSaved, SiteStatusRequested
 from covey.core.record.model import JobId, PilotRecord, SiteRecord, SiteSpec, SiteStatus
 from covey.core.sites import job_history
@@ -335,6 +336,13 @@ def look_for_good(turn: Turn) -> None:
             pilot = state.pilots.get(job.pilot) if job.pilot is not None else None
             if pilot is not None and pilot.heard - pilot.record.enrolled >= PROVEN_SECONDS:
                 did_good(state, id_)
+
+
+def measured(turn: Turn, name: str, capacity: SiteCapacity) -> None:
+    """Its batch system says how much there is."""
+    site = turn.state.sites.get(name)
+    if site is not None:
+        site.samples.set_capacity(believed(capacity), turn.now)
 
 
 def _well(site: Site) -> None:

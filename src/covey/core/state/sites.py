@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
+from covey.core.record.capacity import SiteCapacity
 from covey.core.record.histories import History, SiteHistory
 from covey.core.record.model import JobId, JobOutcome, JobRecord, PilotId, SiteRecord, SiteSpec
 from covey.core.sites.measures import SiteMeasures
@@ -93,6 +94,8 @@ class JobSamples(Struct, eq=False):
     saved: float = 0.0  # when that was
     told_speed: float | None = None  # as answers have it
     told_filling: float | None = None
+    capacity: SiteCapacity = field(default_factory=SiteCapacity)
+    capacity_at: float = 0.0  # when that was told; 0: it was not
     newest: float = 0.0  # when the newest sample was taken
     changed: int = 0
     answers: dict[str, Measured] = field(default_factory=dict)  # by owner; "": everybody's
@@ -118,6 +121,10 @@ class JobSamples(Struct, eq=False):
         if _differs(self.told_speed, speed, change) or _differs(self.told_filling, filling, change):
             self.told_speed, self.told_filling = speed, filling
             self._changed(at)
+
+    def set_capacity(self, capacity: SiteCapacity, at: float) -> None:
+        self.capacity, self.capacity_at = capacity, at
+        self.changed += 1
 
     def _changed(self, at: float) -> None:
         self.changed += 1

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from covey.sites.command_driver import Batch
-from covey.sites.commands import Output
+from covey.sites.commands import Command, Output
 from covey.sites.driver import numbered
 from covey.sites.errors import Away, Refused, Unclear
 
@@ -94,6 +94,37 @@ def arrays(
             key = match["job"], match.groupdict().get("rest") or ""
             indices.setdefault(key, []).append(int(match["index"]))
     return single, indices
+
+
+MEASURE_SECONDS = 20.0  # that a question for free cores may take
+
+# What follows the first answer of a command that asks two things: how many jobs wait.
+PART = "\n\n"
+
+
+def two_questions(first: str, second: str, options: Sequence[str]) -> Command:
+    """Two commands in one. Their shell lines take the options as "$@"; an empty line stands between
+    what they print. Where the first one fails the second is not run."""
+    script = f"{first} || exit; echo; {second}"
+    return Command(("/bin/sh", "-c", script, "sh", *options), b"", MEASURE_SECONDS)
+
+
+def two_answers(output: Output, first_command: str) -> tuple[str, str]:
+    """Raises Unclear if there is no answer to the first question."""
+    if output.status != 0:
+        no_list(output)
+    first, _, second = output.stdout.strip("\n").partition(PART)
+    if not first.strip():
+        first, second = output.stdout, ""
+    if not first.strip():
+        raise Unclear(f"{first_command} printed nothing")
+    return first, second
+
+
+def counted(text: str) -> int | None:
+    """A number by itself; None for anything else."""
+    written = text.strip()
+    return whole(written) if written.isascii() and written.isdigit() else None
 
 
 def whole(text: object) -> int:

@@ -21,6 +21,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from covey.core.record.capacity import SiteCapacity
 from covey.core.record.model import SiteSpec
 from covey.sites.command_driver import Batch, CommandDriver
 from covey.sites.commands import Command, Output, after_writing
@@ -151,6 +152,31 @@ class GridEngine(CommandDriver):
                 name = numbered(facts["jobname"], int(task) - 1)
                 found.append(Seen(name, f"{job}.{task}", Stand.ENDED, _ended(facts)))
         return found
+
+    def capacity(self, spec: SiteSpec) -> Command:
+        options = argument_options(spec, GridEngineOptions)
+        return common.two_questions(
+            'qstat -g c "$@" -xml',
+            "qstat -u '*' -s p -g d | tail -n +3 | wc -l",
+            ["-q", options.queue] if options.queue else [],
+        )
+
+    def measured(self, spec: SiteSpec, output: Output) -> SiteCapacity:
+        """Slots of queues: of several, which may have the same hosts, the largest numbers. A job
+        that waits is in no queue yet, so all of them are counted."""
+        queues, waiting = common.two_answers(output, "qstat")
+        try:
+            tree = Xml.fromstring(queues)
+        except (Xml.ParseError, ValueError) as error:
+            raise Unclear(f"qstat's output is not XML: {error}") from error
+        found = list(tree.iter("cluster_queue_summary"))
+        if not found:
+            raise Unclear("qstat shows no queue")
+        return SiteCapacity(
+            free_cores=max(common.whole(queue.findtext("available")) for queue in found),
+            total_cores=max(common.whole(queue.findtext("total")) for queue in found),
+            queue_length=common.counted(waiting),
+        )
 
 
 def _resources(options: GridEngineOptions, batch: Batch) -> list[str]:

@@ -11,12 +11,14 @@ ever. So the description has an expression that removes it; the history tells wh
 
 import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, NoReturn
 
 from msgspec import Meta, Struct
 
+from covey.core.record.capacity import SiteCapacity
 from covey.core.record.model import SiteSpec
 from covey.sites.command_driver import Batch, CommandDriver
 from covey.sites.commands import Command, Output, after_writing
@@ -50,6 +52,7 @@ ERROR = "error: "
 PERIODIC = "PeriodicRemove expression "
 TOO_LONG = re.compile(r"JobCurrentStartDate > ([0-9]+)")
 
+SLOTS = re.compile(r"\s*(?P<count>[0-9]{1,9}) (?P<state>\w{1,20}) (?P<cores>[0-9]{1,9})\s*")
 SUBMITTED = re.compile(r"^([0-9]{1,18})\.0 - ([0-9]{1,18})\.([0-9]{1,9})$", re.MULTILINE)
 ATTRIBUTES = (
     "ClusterId",
@@ -136,6 +139,40 @@ class HTCondor(CommandDriver):
         if output.status != 0:
             common.no_list(output)
         return _jobs(output.stdout, STATES)
+
+    def capacity(self, spec: SiteSpec) -> Command:
+        """Slots by state and cores, counted there; then the totals of the schedd's queue."""
+        options = argument_options(spec, HTCondorOptions)
+        pool = f"-pool {shlex.quote(options.pool)} " if options.pool else ""
+        return common.two_questions(
+            f"slots=$(condor_status {pool}-af State Cpus) && "
+            "printf '%s\\n' \"$slots\" | sort | uniq -c",
+            'condor_q "$@" -allusers -totals',
+            _where(options),
+        )
+
+    def measured(self, spec: SiteSpec, output: Output) -> SiteCapacity:
+        """A slot that can be divided has the cores that are left in it; those that were taken from
+        it are slots of their own."""
+        slots, queue = common.two_answers(output, "condor_status")
+        found = [row for row in map(SLOTS.fullmatch, slots.splitlines()) if row]
+        if not found:
+            raise Unclear(f"condor_status printed an unexpected line: {slots.strip()[:100]!r}")
+        cores = [(row["state"], int(row["count"]) * int(row["cores"])) for row in found]
+        return SiteCapacity(
+            free_cores=sum(count for state, count in cores if state == "Unclaimed"),
+            total_cores=sum(count for _, count in cores),
+            queue_length=_idle(queue),
+        )
+
+
+def _idle(text: str) -> int | None:
+    """Jobs that wait. The last line of the totals is that of all users."""
+    for line in reversed(text.splitlines()):
+        words = line.replace(",", " ").split()
+        if "idle" in words[1:]:
+            return common.counted(words[words.index("idle", 1) - 1])
+    return None
 
 
 def _not_submitted(output: Output) -> NoReturn:

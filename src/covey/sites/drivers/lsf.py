@@ -16,6 +16,7 @@ from typing import Annotated, NoReturn
 
 from msgspec import Meta, Struct
 
+from covey.core.record.capacity import SiteCapacity
 from covey.core.record.model import SiteSpec
 from covey.sites.command_driver import Batch, CommandDriver
 from covey.sites.commands import Command, Output, after_writing
@@ -41,6 +42,7 @@ SUBMITTED = re.compile(r"^Job <([0-9]{1,18})> is submitted", re.MULTILINE)
 JOB = re.compile(r"(?P<job>[0-9]{1,18})(\[(?P<index>[0-9]{1,9})\])?")
 HANDLE = re.compile(r"(?P<job>[0-9]{1,18})\[(?P<index>[0-9]{1,9})\]")
 TITLE = re.compile(r"(?P<title>.*?)(\[(?P<index>[0-9]{1,9})\])?", re.DOTALL)
+USABLE = ("ok", "closed_Full", "closed_Busy")
 FIELDS = "jobid jobindex stat job_name exit_code exit_reason pend_reason"
 
 
@@ -115,6 +117,40 @@ class Lsf(CommandDriver):
 
     def accounted(self, spec: SiteSpec, output: Output) -> list[Seen]:
         return []
+
+    def capacity(self, spec: SiteSpec) -> Command:
+        options = argument_options(spec, LsfOptions)
+        return common.two_questions("bhosts -w", 'bqueues -w "$@"', options.queue.split())
+
+    def measured(self, spec: SiteSpec, output: Output) -> SiteCapacity:
+        """Job slots of all hosts, as LSF does not tell which are a queue's. A host without a limit
+        has no number of slots, and is not counted."""
+        hosts, queues = common.two_answers(output, "bhosts")
+        table = _table(hosts, "HOST_NAME")
+        counts = [
+            (common.whole(row["MAX"]), common.whole(row["NJOBS"]), row["STATUS"])
+            for row in table
+            if row.get("MAX", "").isdigit() and {"NJOBS", "STATUS"} <= row.keys()
+        ]
+        if not counts:
+            raise Unclear(f"bhosts printed an unexpected line: {hosts.strip()[:100]!r}")
+        waiting = [common.whole(row.get("PEND")) for row in _table(queues, "QUEUE_NAME")]
+        usable = [(most, busy) for most, busy, status in counts if status in USABLE]
+        return SiteCapacity(
+            free_cores=sum(max(0, most - busy) for most, busy in usable),
+            total_cores=sum(most for most, _, _ in counts),
+            free_nodes=sum(not busy for _, busy in usable),
+            total_nodes=len(counts),
+            queue_length=sum(waiting) if waiting else None,
+        )
+
+
+def _table(text: str, first: str) -> list[dict[str, str]]:
+    """Rows below the line of names that begins so."""
+    lines = [line.split() for line in text.splitlines()]
+    place = next((number for number, words in enumerate(lines) if words[:1] == [first]), len(lines))
+    names = lines[place] if place < len(lines) else []
+    return [dict(zip(names, words, strict=False)) for words in lines[place + 1 :] if words]
 
 
 def _refused(output: Output) -> NoReturn:

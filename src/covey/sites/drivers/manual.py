@@ -54,5 +54,8 @@ class EmptyQueue:
     def accounts(self, handles: Sequence[str]) -> None:
         return None
 
+    def capacity(self) -> None:
+        return None
+
     def close(self) -> None:
         pass

@@ -15,11 +15,12 @@ the queue a short id there.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta, Struct
 
 from covey.core.errors import BadConfig
+from covey.core.record.capacity import SiteCapacity
 from covey.core.record.model import SiteSpec
 from covey.sites.command_driver import Batch, CommandDriver
 from covey.sites.commands import Command, Output
@@ -48,6 +49,8 @@ SUBMITTED = re.compile(r"^([0-9]{1,18})(\[\])?(\.\S+)?$", re.MULTILINE)
 ELEMENT = re.compile(r"(?P<job>[0-9]{1,18})\[(?P<index>[0-9]{1,9})\](?P<rest>(\.\S+)?)")
 HEAD = re.compile(r"^Job Id: (?P<id>[0-9]{1,18}(\[[0-9]{0,9}\])?(\.\S+)?)[ \t]*$", re.MULTILINE)
 FACT = re.compile(r"^ {4}([A-Za-z_]+(?:\.[\w.]+)?) = (.*)$", re.MULTILINE)
+NODE_FACT = re.compile(r"[ \t]{1,20}(?P<key>[\w.]{1,60}) = (?P<value>.*)")
+UNUSABLE = {"down", "offline", "unknown", "state-unknown", "stale", "maintenance", "sleep"}
 USAGE = "usage: "
 HOW = re.compile(r" and ([a-z].*)")
 FORGOTTEN = "Subjob finished"  # there is no history: the exit status is that of the whole array
@@ -157,6 +160,30 @@ class Pbs(CommandDriver):
             common.no_list(output)
         return list(_jobs(output.stdout, argument_options(spec, PbsOptions).dialect))
 
+    def capacity(self, spec: SiteSpec) -> Command:
+        """Of each node what counts; then the queues."""
+        options = argument_options(spec, PbsOptions)
+        wanted = r"^[^[:space:]]|^ +(state|np|jobs|resources_(available|assigned)\.ncpus) = "
+        return common.two_questions(
+            f"nodes=$(pbsnodes -a) && printf '%s\\n' \"$nodes\" | grep -E '{wanted}'",
+            'qstat -Q "$@"',
+            [options.queue] if options.queue else [],
+        )
+
+    def measured(self, spec: SiteSpec, output: Output) -> SiteCapacity:
+        nodes, queues = common.two_answers(output, "pbsnodes")
+        found = _nodes(nodes)
+        if not found:
+            raise Unclear(f"pbsnodes printed an unexpected line: {nodes.strip()[:100]!r}")
+        usable = [node for node in found if node.usable]
+        return SiteCapacity(
+            free_cores=sum(max(0, node.cores - node.busy) for node in usable),
+            total_cores=sum(node.cores for node in found),
+            free_nodes=sum(not node.busy for node in usable),
+            total_nodes=len(found),
+            queue_length=_queued(queues),
+        )
+
 
 def _resources(options: PbsOptions, batch: Batch) -> list[str]:
     shape = batch.shape
@@ -231,6 +258,56 @@ def _comment(text: str) -> str:
         return text
     how = HOW.search(text)
     return "" if how is None or how[1] in USUAL else how[1]
+
+
+class PbsNode(NamedTuple):
+    cores: int
+    busy: int
+    usable: bool
+
+
+def _nodes(text: str) -> list[PbsNode]:
+    """A name at the beginning of a line, then what is known of that node. OpenPBS counts assigned
+    cores; Torque lists them, each with its job: 0-3/12.server,4/13.server."""
+    found: list[PbsNode] = []
+    facts: dict[str, str] | None = None
+    for line in (*text.splitlines(), "end"):
+        fact = NODE_FACT.fullmatch(line)
+        if fact is not None and facts is not None:
+            facts.setdefault(fact["key"], fact["value"])
+        elif line[:1].strip():
+            if facts is not None:
+                found.append(_node(facts))
+            facts = {}
+    return [node for node in found if node.cores]
+
+
+def _node(facts: Mapping[str, str]) -> PbsNode:
+    if "np" in facts:
+        cores = common.whole(facts["np"])
+        busy = sum(map(_span, facts.get("jobs", "").split(","))) if facts.get("jobs") else 0
+    else:
+        cores = common.whole(facts.get("resources_available.ncpus", ""))
+        busy = common.whole(facts.get("resources_assigned.ncpus", ""))
+    states = set(re.split(r"[,\s]+", facts.get("state", "")))
+    return PbsNode(cores, busy, not states & UNUSABLE)
+
+
+def _span(word: str) -> int:
+    """How many cores 2/12.server or 0-3/12.server are."""
+    first, _, last = word.strip().partition("/")[0].partition("-")
+    return max(1, common.whole(last) - common.whole(first) + 1) if last else 1
+
+
+def _queued(text: str) -> int | None:
+    """The sum of the column `Que` of `qstat -Q`."""
+    lines = [line.split() for line in text.splitlines()]
+    heads = [words for words in lines if "Que" in words]
+    if not heads:
+        return None
+    place = heads[0].index("Que")
+    rows = [words for words in lines if len(words) >= len(heads[0]) - 1 and words not in heads]
+    return sum(common.whole(words[place]) for words in rows)
 
 
 def _before_usage(text: str) -> str:

@@ -16,6 +16,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from covey.core.record.capacity import SiteCapacity
 from covey.core.record.model import SiteSpec
 from covey.sites.command_driver import Batch, CommandDriver
 from covey.sites.commands import Command, Output
@@ -97,6 +98,12 @@ ELEMENTS = re.compile(
 )
 MOST_ELEMENTS = 1000  # MaxArraySize is 1001 unless a site says otherwise
 SUBMITTED = re.compile(r"^([0-9]{1,18})(;\S+)?$", re.MULTILINE)
+
+# A line of sinfo: allocated, idle, other and all cores, then nodes likewise.
+PARTITION = re.compile(
+    r"(?P<name>[^|\s]{1,200})\|[0-9]{1,9}/(?P<idle>[0-9]{1,9})/[0-9]{1,9}/(?P<cores>[0-9]{1,9})"
+    r"\|[0-9]{1,9}/(?P<free>[0-9]{1,9})/[0-9]{1,9}/(?P<nodes>[0-9]{1,9})\s*"
+)
 
 # Columns have a fixed width: the formats of `-o`, with separators, have no count of restarts.
 COLUMNS = (("JobArrayID", 32), ("State", 32), ("RestartCnt", 12), ("Name", 160), ("Reason", 120))
@@ -224,6 +231,36 @@ class Slurm(CommandDriver):
                 for handle in _handles(jobs):
                     found.append(Seen(_name(title, handle), handle, stand, why))
         return found
+
+    def capacity(self, spec: SiteSpec) -> Command:
+        """By partition: cores and nodes as allocated/idle/other/total; then who waits there."""
+        options = argument_options(spec, SlurmOptions)
+        where = [f"--partition={options.partition}"] if options.partition else []
+        return common.two_questions(
+            "sinfo \"$@\" --noheader --noconvert --format='%P|%C|%F'",
+            'squeue "$@" --noheader --states=PENDING --array --format=%P | sort | uniq -c',
+            [*_cluster(options), *where],
+        )
+
+    def measured(self, spec: SiteSpec, output: Output) -> SiteCapacity:
+        """Of several partitions, which may have the same nodes, the largest numbers. Where the site
+        names none, jobs go to the default partition, which has a star."""
+        partitions, waiting = common.two_answers(output, "sinfo")
+        rows = [row for row in map(PARTITION.fullmatch, partitions.splitlines()) if row]
+        if not rows:
+            raise Unclear(f"sinfo printed an unexpected line: {partitions[:100]!r}")
+        if not argument_options(spec, SlurmOptions).partition:
+            rows = [row for row in rows if row["name"].endswith("*")] or rows
+        names = {row["name"].rstrip("*") for row in rows}
+        counts = [line.split() for line in waiting.splitlines()]
+        pairs = [pair for pair in counts if len(pair) == 2 and names & set(pair[1].split(","))]
+        return SiteCapacity(
+            free_cores=max(int(row["idle"]) for row in rows),
+            total_cores=max(int(row["cores"]) for row in rows),
+            free_nodes=max(int(row["free"]) for row in rows),
+            total_nodes=max(int(row["nodes"]) for row in rows),
+            queue_length=sum(common.whole(count) for count, _ in pairs),
+        )
 
 
 def _cluster(options: SlurmOptions) -> list[str]:

@@ -2,8 +2,15 @@
 
 import pytest
 
-from covey.core.record.events import CancelRequested, JobRefused, JobRequeued, PilotLeft
-from covey.core.record.model import BagId, JobRecord
+from covey.core.record.capacity import SiteCapacity
+from covey.core.record.events import (
+    CancelRequested,
+    JobRefused,
+    JobRequeued,
+    PilotLeft,
+    SiteMeasured,
+)
+from covey.core.record.model import BagId, JobRecord, PolicySpec
 from covey.core.sites.measures import UNKNOWN, SiteMeasures
 from covey.core.sites.site_measures import MOST_OWNERS, measures_of
 from covey.pilot.protocol.messages import Leave
@@ -170,3 +177,25 @@ def test_all_is_known_again_after_a_restart() -> None:
     assert [getattr(found, name) for name in kept] == [getattr(before, name) for name in kept]
     assert found.failure_rate == pytest.approx(before.failure_rate, abs=0.05)
     assert found.preemption_rate == pytest.approx(before.preemption_rate, abs=0.05)
+
+
+def test_what_the_batch_system_says_is_known_with_its_time() -> None:
+    grounds = Grounds(site())
+    grounds.later(5)
+    grounds.handle(SiteMeasured("lake", SiteCapacity(free_cores=3, total_cores=8, queue_length=-4)))
+    found = measured(grounds)
+    assert (found.free_cores, found.total_cores, found.queue_length) == (3, 8, None)
+    assert found.capacity_at == grounds.now
+    assert found.measured_at is None, "no job has shown anything"
+    grounds.handle(SiteMeasured("nowhere", SiteCapacity(free_cores=3)))
+    grounds.later(5)
+    grounds.handle(SiteMeasured("lake", SiteCapacity(free_cores=2)))
+    assert (measured(grounds).free_cores, measured(grounds).total_cores) == (2, None)
+
+
+def test_policies_see_what_is_known_and_else_nothing() -> None:
+    grounds = Grounds(site("lake"), site("wood"))
+    policy = PolicySpec(grid="isUndefined(Site.FreeCores) || Site.FreeCores > 10")
+    grounds.handle(SiteMeasured("lake", SiteCapacity(free_cores=3)))
+    grounds.submit(spec(4, policy=policy))
+    assert {job.site for job in grounds.jobs} == {"wood"}
