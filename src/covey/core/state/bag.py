@@ -27,12 +27,12 @@ from covey.pilot.protocol.messages import Body
 
 
 class BagProgress(Struct, eq=False):
-    """When something was last heard of the bag, and what it has done in this epoch."""
+    """Successes of the bag in this epoch, and whether its owner still waits for them."""
 
-    recorded: int = 0  # the bag's ends are in writes up to this one; 0: none has ended
+    recorded: int = 0  # the number of the last write with ends of the bag; 0: no end yet
     ends: int = 0  # successes in this epoch
     first_end: float = 0.0  # when the first of them came
-    heard: float = math.inf  # when somebody waited for its calls; for ever: nobody has to
+    heard: float = math.inf  # when a program last waited for its calls; infinity: not needed
     wanting: float = math.inf  # since when the bag has tasks that could go out
 
 
@@ -40,9 +40,9 @@ class Quarantine(Struct, eq=False):
     """`quarantine` has the rules."""
 
     reason: str = ""  # why nothing of the bag is evaluated any more; empty: it is not quarantined
-    held: PolicySpec | None = None  # the policy that is put away meanwhile
-    shell: bool = False  # the bag could not be built: nobody knows its tasks' values
-    suspects: dict[BagId, Suspect] = field(default_factory=dict)  # the state's
+    held: PolicySpec | None = None  # its policy, put away while it is quarantined
+    shell: bool = False  # the bag could not be built: the values of its tasks are unknown
+    suspects: dict[BagId, Suspect] = field(default_factory=dict)  # shared with the state
 
     def check(self) -> None:
         assert (self.held is None) == (not self.reason), "a policy is put away without a reason"
@@ -91,18 +91,18 @@ class Bag(Struct, eq=False):
 
     @property
     def width(self) -> int:
-        """About how many characters one of its tasks has at most when it is sent."""
+        """The most characters, about, that one of its tasks takes in a message."""
         return self.numbering.width * (1 + len(self.inputs.filled)) + self.inputs.size
 
     def values(self, task: int) -> list[Scalar]:
-        """Of a task in an open chunk whose rows are here."""
+        """The values of a task whose chunk is open and whose rows have been read."""
         plain = self.numbering.plain
         if plain is not None:
             return plain(task)
         return self.numbering.values(task, self.chunks.first_of(task))
 
     def call_file(self, task: int) -> Blob | None:
-        """The file that an attempt of this task needs, besides those of all."""
+        """The file that only this task's attempts need; None if there is no such file."""
         if not self.inputs.large or task in self.places.done:  # what is done may be forgotten
             return None
         return call_files.file_of(self.values(task)[0])
@@ -113,21 +113,22 @@ class Bag(Struct, eq=False):
             return 0
         try:
             return classify(self.values(task))
-        except Exception as error:  # whatever it is, it is this bag's trouble alone
-            self.suspect("its tasks cannot be told apart", error)
+        except Exception as error:  # it must not stop other bags
+            self.suspect("the classes of its tasks cannot be computed", error)
             return 0
 
     def suspect(self, what: str, error: Exception) -> None:
-        """Let it be quarantined when this turn ends."""
+        """Have the bag quarantined when this turn ends."""
         self.quarantine.suspects.setdefault(self.id, suspect(what, error))
 
     def add_need(self, need: Need) -> None:
-        """Tasks may need this, too."""
+        """Tasks may have this need, too."""
         self.classes.add_need(need)
         self._class_added()
 
     def add_class(self, number: int, sample: list[Scalar]) -> int:
-        """Another class of tasks with the need of that number, such as this one."""
+        """Add another class with the need of that number. `sample`: the values of one of its
+        tasks."""
         kind = self.classes.split(number, sample)
         self._class_added()
         return kind
@@ -147,14 +148,15 @@ class Bag(Struct, eq=False):
             places.ready[self.class_of(task)].add(task)
 
     def fail_over_no_more(self) -> None:
-        """Tasks that wait for a last chance have it anywhere: no other place is left for it."""
+        """The bag has no fail-over sites any more: tasks that wait for a last chance there get it
+        anywhere."""
         waiting, self.places.rescue = self.places.rescue, BitMap()
         self.places.rescued.clear()
         for task in waiting:
             self.free(task)
 
     def hold(self, task: int) -> None:
-        """This task must not go out, whether it was to or not."""
+        """This task must not go out, wherever it waits."""
         self.places.hold(task)
         self.replicas.forget(task)
 

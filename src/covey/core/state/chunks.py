@@ -19,8 +19,8 @@ class Chunks(Struct, eq=False):
     unfinished: dict[int, int] = field(default_factory=dict)  # first -> tasks to go, of open ones
     awaited: dict[int, int] = field(default_factory=dict)  # those whose rows are being read
     opened: set[int] = field(default_factory=set)  # first numbers of those above the mark, early
-    set_aside: dict[int, int] = field(default_factory=dict)  # of which tasks were set aside
-    sorted_at: dict[int, float] = field(default_factory=dict)  # first -> since when they wait
+    set_aside: dict[int, int] = field(default_factory=dict)  # those with tasks set aside
+    sorted_at: dict[int, float] = field(default_factory=dict)  # first -> since when its tasks wait
 
     def first_of(self, task: int) -> int:
         """The first number of the task's chunk."""
@@ -35,18 +35,18 @@ class Chunks(Struct, eq=False):
         return first
 
     def reopen(self, chosen: BitMap) -> list[tuple[int, int]]:
-        """These tasks have no results any more. First and stop of closed chunks with some of them:
-        they are open again."""
-        found = [(first, stop) for first, stop in self.closed() if _count(chosen, first, stop)]
-        self.open.update(found)
+        """These tasks have no results any more: open their chunks again. Returns first and stop of
+        those that were closed."""
+        reopened = [(first, stop) for first, stop in self.closed() if _count(chosen, first, stop)]
+        self.open.update(reopened)
         for first, stop in self.open.items():
             left = self.unfinished.get(first, 0)
             self.unfinished[first] = left + _count(chosen, first, stop)
-        return found
+        return reopened
 
     def open_up(self, first: int) -> None:
-        """The tasks of this chunk may go out. Move the mark over it, and over those behind it that
-        were waiting for it."""
+        """The tasks of this chunk may go out. Move the mark over it, and over the chunks behind it
+        that waited for it."""
         self.opened.add(first)
         while self.mark in self.opened:
             self.opened.remove(self.mark)

@@ -12,7 +12,7 @@ from covey.core.values.space import Scalar
 
 
 class TaskClass(Struct, eq=False):
-    """Tasks of a bag that need the same and that its policy does not tell apart."""
+    """Tasks of a bag that need the same resources and that its policy treats alike."""
 
     need: Need
     number: int  # of its need; pilots know needs by these numbers
@@ -22,8 +22,8 @@ class TaskClass(Struct, eq=False):
 
 
 class TaskClasses(list[TaskClass]):
-    """A list, in the order in which the classes were met. Classes never leave it: tasks that are
-    out with pilots have been sent under their places in the list."""
+    """A list of classes, oldest first. Classes never leave it: attempts that are out with pilots
+    have their class's place in this list."""
 
     __slots__ = ("_long_first", "by_number", "classify", "crowded", "numbers", "pace", "turns")
 
@@ -32,20 +32,23 @@ class TaskClasses(list[TaskClass]):
         self._long_first = long_first  # tasks with a longer time limit go out first
         self.classify: Classify | None = None  # None: all tasks are of one class
         self.by_number: list[int] = []  # by number of a need: its first class
-        self.numbers: dict[Need, int] = {}  # of needs
-        self.turns: list[tuple[float, int]] = []  # (minus seconds, class), the next one first
-        self.crowded = False  # the bag would have more classes than it may
+        self.numbers: dict[Need, int] = {}
+        self.turns: list[
+            tuple[float, int]
+        ] = []  # (minus seconds, class), in the order of going out
+        self.crowded = False  # the bag has as many classes as it may, and would need more
         self.pace = Times()  # parts of their time limits that tasks took
 
     def add_need(self, need: Need) -> None:
-        """Tasks may need this, too: it gets the next number, and a class."""
+        """Tasks may have this need, too: give it the next number, and a class."""
         number = len(self.by_number)
         self.numbers.setdefault(need, number)
         self.by_number.append(len(self))
         self._add(TaskClass(need, number))
 
     def split(self, number: int, sample: Sequence[Scalar]) -> int:
-        """Another class of tasks with the need of that number, such as this task."""
+        """Add another class with the need of that number. `sample`: the values of one of its
+        tasks."""
         self._add(TaskClass(self[self.by_number[number]].need, number, list(sample)))
         return len(self) - 1
 
@@ -64,7 +67,7 @@ class TaskClasses(list[TaskClass]):
         assert sorted(kind for _, kind in self.turns) == list(range(len(self)))
         for number, kind in enumerate(self.by_number):
             assert self[kind].number == number, "a need's class has another need"
-        for one in self:
-            assert one.need == self[self.by_number[one.number]].need
+        for class_ in self:
+            assert class_.need == self[self.by_number[class_.number]].need
         for need, number in self.numbers.items():
             assert self[self.by_number[number]].need == need, "a need has another's number"

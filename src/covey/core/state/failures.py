@@ -1,6 +1,6 @@
 """Failures of a bag's tasks that have no result yet, and where they happened (`retry_hosts`).
 
-The rule: what is known of a task is forgotten when it is done, or starts afresh.
+The rule: all of this is forgotten when a task is done, or starts afresh.
 """
 
 from msgspec import Struct, field
@@ -9,7 +9,7 @@ from pyroaring import BitMap
 from covey.core.record.attempts import Raised
 from covey.core.record.model import BagSpec
 
-MOST_HOSTS = 32  # that are remembered of a task
+MOST_HOSTS = 32  # that are remembered for a task
 
 
 class FailedOn(Struct, eq=False):
@@ -20,30 +20,30 @@ class FailedOn(Struct, eq=False):
 
 
 class Trouble(Struct, frozen=True):
-    """Why an attempt of a bag could not be made, though it may be the next time."""
+    """Why a host could not make an attempt of a bag. The next attempt may be possible."""
 
     words: str
     host: str
     at: float
-    ends: int  # the bag's then: one more, and it is over
+    ends: int  # successes of the bag at that time: after the next one this trouble is over
 
 
 class TaskFailures(Struct, eq=False):
-    """By task, unless it says otherwise."""
+    """Dictionaries are by task, unless a comment says otherwise."""
 
     tries: dict[int, int] = field(default_factory=dict)  # failures of the task's own
-    overtimes: dict[int, int] = field(default_factory=dict)  # … because of the time limit
-    short: dict[int, int] = field(default_factory=dict)  # … for want of memory
+    overtimes: dict[int, int] = field(default_factory=dict)  # … at the time limit
+    short: dict[int, int] = field(default_factory=dict)  # … at the memory limit
     losses: dict[int, int] = field(default_factory=dict)  # failures of the infrastructure
     failed_on: dict[int, FailedOn] = field(default_factory=dict)  # by task
     avoided: dict[str, BitMap] = field(default_factory=dict)  # by host: tasks that failed there
     last_tries: BitMap = field(default_factory=BitMap)  # tasks whose next failure counts
-    # Whether another host could run a class of tasks (`retry_hosts`), and when that was found:
+    # Whether another host could run a class of tasks (`retry_hosts`), and when that was computed:
     elsewhere: dict[tuple[int, tuple[str, ...], bool], bool] = field(default_factory=dict)
     elsewhere_at: float = -1.0
-    raised: list[Raised] = field(default_factory=list)  # tasks that are retried with more
+    raised: list[Raised] = field(default_factory=list)  # tasks that got more memory or time
     streak: int = 0  # own failures of the bag since its last success
-    trouble: Trouble | None = None  # the bag's latest
+    trouble: Trouble | None = None  # the latest
 
     @property
     def grown(self) -> bool:
@@ -56,7 +56,7 @@ class TaskFailures(Struct, eq=False):
         return tries > spec.retries or overtimes > spec.overtimes
 
     def note_host(self, task: int, host: str, now: float, *, last_try: bool) -> None:
-        """The task has failed there. `last_try`: its next failure counts."""
+        """The task has failed on this host. `last_try`: its next failure counts."""
         failed = self.failed_on.get(task)
         if failed is None:
             failed = self.failed_on[task] = FailedOn()
@@ -89,7 +89,7 @@ class TaskFailures(Struct, eq=False):
     def check(self) -> None:
         for counts in (self.tries, self.overtimes, self.short, self.losses):
             assert all(count > 0 for count in counts.values())
-        places = {(host, task) for task, one in self.failed_on.items() for host in one.hosts}
+        places = {(host, task) for task, on in self.failed_on.items() for host in on.hosts}
         avoided = {(host, task) for host, tasks in self.avoided.items() for task in tasks}
         assert places == avoided, "a host is avoided where the task has not failed"
         assert all(self.avoided.values()), "a host is avoided by no task"

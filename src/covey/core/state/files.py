@@ -8,7 +8,7 @@ from covey.core.values.placeholders import Fill
 
 class BagInputs(Struct, eq=False):
     filled: list[tuple[Fill, Fill, bool]]  # inputs of each task's own: source, path, copy
-    size: int = 0  # characters of what each task says of its own inputs, besides values
+    size: int = 0  # characters that its own inputs take in the message of a task, without values
     large: bool = False  # some calls of the bag are in files
     versions: list[InputVersion] = field(default_factory=list)  # those after the first
     earlier: frozenset[str] = frozenset()  # files that earlier versions named

@@ -1,4 +1,4 @@
-"""How tasks of one bag fare on pilots and hosts (`blame`)."""
+"""Successes and failures of one bag's tasks on pilots and hosts (`blame`)."""
 
 from math import isclose
 
@@ -6,31 +6,32 @@ from msgspec import Struct, field
 
 
 class Rest(Struct):
-    """How tasks of one bag fare on a pilot, since one was last done well there."""
+    """Failures of a bag's tasks on a pilot since its last success there: the pilot gets none of the
+    bag's tasks for a while."""
 
     failures: int = 0
-    times: int = 0  # that it has rested
+    times: int = 0  # how often it has rested
     until: float = 0.0
 
 
 class Tally(Rest):
-    """How they fare on one host."""
+    """Successes and failures of a bag's tasks on one host."""
 
     done: int = 0
-    since: float = 0.0  # when the first of these failures was
-    rate: float = 0.0  # part of them that fail, lately
-    weight: int = 0  # ends that this is known from
+    since: float = 0.0  # time of the first of these failures
+    rate: float = 0.0  # recent part of the ends that are failures
+    weight: int = 0  # number of ends that this rate is computed from
 
 
 class HostTallies(Struct, eq=False):
-    """How a bag's tasks fare on all hosts. The sums are those of the tallies."""
+    """The tallies of a bag on all hosts, and their sums."""
 
     tallies: dict[str, Tally] = field(default_factory=dict)  # by host
     well: int = 0  # tasks done well, on all hosts
     ended_weight: float = 0.0  # the sum of the tallies' weights
     failed_weight: float = 0.0  # … times their rates
-    best_rate: float = 0.0  # the lowest error rate of hosts that can have the bag's tasks
-    best_at: float = -1.0  # when that was found
+    best_rate: float = 0.0  # the lowest error rate of hosts that may run the bag's tasks
+    best_at: float = -1.0  # when it was computed
 
     def set_rate(self, tally: Tally, rate: float, weight: int) -> None:
         """Bring one tally and the sums up to date."""

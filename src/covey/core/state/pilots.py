@@ -1,4 +1,4 @@
-"""Pilots: those that are there, who waits for what, and who was there before.
+"""Pilots: those that are there, those that wait for work, and those of earlier epochs.
 
 The rule: an attempt that a pilot holds is live in its bag (`State.check`), and takes slots of the
 pilot unless it waits for files.
@@ -18,8 +18,8 @@ from covey.pilot.protocol.messages import Answer, End, Followed
 
 
 class Waiting(Struct):
-    """A sync that has no answer yet: parked, or until write `after` is durable. Without a
-    request its sender has hung up; it will ask again with the same number."""
+    """A sync that has no answer yet: it is parked, or waits until write `after` is durable. Without
+    a request its sender has hung up, and will send the same number again."""
 
     request: RequestId | None
     number: int
@@ -30,27 +30,27 @@ class Waiting(Struct):
 class Pilot(Struct, eq=False):
     record: PilotRecord
     heard: float
-    until: float  # when its time is over: it gets no more tasks, and is sent home
+    until: float  # when its time is over: it gets no more tasks, and is told to leave
     status: PilotStatus = PilotStatus.ACTIVE
-    resync: bool = False  # it must first say what it holds
+    resync: bool = False  # it must first list what it holds
     last: int = 0  # the highest sync number taken
-    recorded: int = 0  # the highest one whose ends are durable
+    recorded: int = 0  # the highest sync number whose ends are durable
     want: int = 0
-    load: int = 0  # slots that its attempts take, or will, but for those that are aside
-    aside: int = 0  # slots' worth of attempts that wait for files or a setup, and take no slot
+    load: int = 0  # slots that its attempts take or will take, without those aside
+    aside: int = 0  # slots that attempts will take which still wait for files or a setup
     waits: dict[BagId, int] = field(default_factory=dict)  # bags for whose files it waits
     shortage: str = ""  # why its host can start no task now
     clock: PilotClock = field(default_factory=PilotClock)
-    following: tuple[Followed, ...] = ()  # what it was told to follow
+    following: tuple[Followed, ...] = ()  # tasks whose output it was told to follow
     attempts: dict[tuple[int, int], Attempt] = field(default_factory=dict)  # by their id
     waiting: dict[int, Waiting] = field(default_factory=dict)
     answers: dict[int, Answer] = field(default_factory=dict)
-    taken: dict[int, list[End]] = field(default_factory=dict)  # ends it may send once more
+    taken: dict[int, list[End]] = field(default_factory=dict)  # by sync: ends it may send again
     cancels: list[Attempt] = field(default_factory=list)
     recalls: list[Attempt] = field(default_factory=list)
-    bodies: dict[BagId, int] = field(default_factory=dict)  # with how many needs it knows bags
-    unneeded: list[BagId] = field(default_factory=list)  # bodies that it is to drop, not told yet
-    proven: set[BagId] = field(default_factory=set)  # bags of which it has run a task well
+    bodies: dict[BagId, int] = field(default_factory=dict)  # bodies it has -> their needs
+    unneeded: list[BagId] = field(default_factory=list)  # bodies to drop: the next answer says so
+    proven: set[BagId] = field(default_factory=set)  # bags with a task that it has run well
     rests: dict[BagId, Rest] = field(default_factory=dict)  # bags whose tasks fail there
     faces: dict[str, PilotFace] = field(default_factory=dict)  # by owner of bags
 
@@ -59,7 +59,7 @@ class Pilot(Struct, eq=False):
         self.load += attempt.weight
 
     def forget_bag(self, bag: BagId) -> None:
-        """It is over. Should it come back, its body is sent once more."""
+        """The bag is over. If it is reopened, its body is sent again."""
         if self.bodies.pop(bag, None) is not None:
             self.unneeded.append(bag)
         self.proven.discard(bag)
@@ -70,32 +70,32 @@ class Pilot(Struct, eq=False):
         attempt = self.attempts.pop(id_, None)
         if attempt is not None:
             self.load -= attempt.weight
-            if self.load < 0:  # it was one of those aside
+            if self.load < 0:  # the attempt was aside
                 self.load, self.aside = 0, self.aside + self.load
         return attempt
 
     def set_aside(self, waits: dict[BagId, int]) -> None:
-        """Attempts of these bags wait for files, so many slots' worth."""
+        """Attempts of these bags wait for files; `waits` has the slots that they will take."""
         total = self.load + self.aside
         self.waits, self.aside = waits, min(total, sum(waits.values()))
         self.load = total - self.aside
 
     def check(self) -> None:
         assert all(attempt.pilot == self.record.id for attempt in self.attempts.values())
-        assert self.load + self.aside == sum(one.weight for one in self.attempts.values())
+        assert self.load + self.aside == sum(attempt.weight for attempt in self.attempts.values())
         assert all(number > self.last - 3 for number in self.waiting), "too many open syncs"
         assert self.status is not PilotStatus.LOST or not self.attempts
 
 
 class PilotQueue(Struct, eq=False):
-    """Which pilots are to hear something."""
+    """Pilots that wait for work or for a message."""
 
     hungry: dict[PilotId, None] = field(default_factory=dict)  # parked with room, oldest first
-    news: int = 0  # grows whenever there may be work for whoever found none
-    offered: int = 0  # the news that all who are hungry have heard
-    signalled: dict[PilotId, None] = field(default_factory=dict)  # have cancels or recalls to hear
-    followed: dict[Followed, float] = field(default_factory=dict)  # what people watch, until when
-    look_at: float = 0.0  # no parked sync and no lease is over before
+    news: int = 0  # grows whenever there may be work for a hungry pilot
+    offered: int = 0  # the count of news when all hungry pilots were last offered work
+    signalled: dict[PilotId, None] = field(default_factory=dict)  # to be answered at once
+    followed: dict[Followed, float] = field(default_factory=dict)  # watched tasks -> until when
+    look_at: float = 0.0  # before this time no parked sync and no lease times out
 
     def remove(self, id_: PilotId) -> None:
         self.hungry.pop(id_, None)
@@ -107,15 +107,15 @@ class PilotQueue(Struct, eq=False):
 
 
 class PilotArrivals(Struct, eq=False):
-    """By which keys pilots are known, and which pilots of earlier epochs are still to be heard."""
+    """Keys of pilots, and pilots of earlier epochs that have not been heard yet."""
 
     adopt_until: float
     keys: dict[str, PilotId] = field(default_factory=dict)
     fenced: dict[str, None] = field(default_factory=dict)  # keys of pilots whose place was taken
     unheard: dict[PilotId, None] = field(default_factory=dict)  # of earlier epochs, not synced yet
-    # Pilots that went without a word, and what is to be saved of them when doubt is resolved:
+    # Pilots that went without listing what they held -> what to save when the doubt is resolved:
     departed: dict[PilotId, SavePilotStatus | None] = field(default_factory=dict)
-    all_heard: bool = True  # no pilot of an earlier epoch has gone without a word
+    all_heard: bool = True  # no pilot of an earlier epoch has gone in this way
 
     def check(self, pilots: Mapping[PilotId, Pilot]) -> None:
         for key, id_ in self.keys.items():

@@ -18,11 +18,11 @@ class TaskPlaces(Struct, eq=False):
     not_before: int = 0  # nothing goes out until this write is durable
     done: BitMap = field(default_factory=BitMap)
     failed: BitMap = field(default_factory=BitMap)
-    ready: list[BitMap] = field(default_factory=list)  # by class: free to go out
-    parked: BitMap = field(default_factory=BitMap)  # as ready, once their rows are here
-    aside: BitMap = field(default_factory=BitMap)  # ready ones that fit nobody, for a while
+    ready: list[BitMap] = field(default_factory=list)  # by class: may go out
+    parked: BitMap = field(default_factory=BitMap)  # ready when their rows have been read
+    aside: BitMap = field(default_factory=BitMap)  # ready, but fit no pilot: others go first
     rescue: BitMap = field(default_factory=BitMap)  # may go out, but only to fail-over sites
-    rescued: BitMap = field(default_factory=BitMap)  # have or had that chance
+    rescued: BitMap = field(default_factory=BitMap)  # have used their chance there, or have it now
     doubt: BitMap = field(default_factory=BitMap)  # may be running with an unheard pilot
     live: dict[int, list[Attempt]] = field(default_factory=dict)
 
@@ -30,7 +30,7 @@ class TaskPlaces(Struct, eq=False):
         return sum(map(len, self.ready)) + len(self.parked) + len(self.aside) + len(self.rescue)
 
     def hold(self, task: int) -> None:
-        """This task must not go out, whether it was to or not."""
+        """This task must not go out, wherever it waits."""
         self.parked.discard(task)
         self.aside.discard(task)
         self.rescue.discard(task)
@@ -42,7 +42,7 @@ class TaskPlaces(Struct, eq=False):
             place.clear()
 
     def set_aside(self, first: int, stop: int) -> None:
-        """Tasks from `first` to before `stop` that are ready make place for others."""
+        """Ready tasks from `first` to before `stop` let others go first."""
         span = BitMap()
         span.add_range(first, stop)
         for ready in self.ready:
@@ -50,18 +50,18 @@ class TaskPlaces(Struct, eq=False):
             ready -= span
 
     def merge_classes(self) -> None:
-        """Tasks that wait are of the first class from now on."""
+        """Waiting tasks belong to the first class from now on."""
         for ready in self.ready[1:]:
             self.ready[0] |= ready
             ready.clear()
 
     def running(self) -> BitMap:
         """Tasks that are out with pilots and have no result yet."""
-        found = BitMap()
-        found.add_range(0, self.next)
+        running = BitMap()
+        running.add_range(0, self.next)
         for place in self.each():
-            found -= place
-        return found
+            running -= place
+        return running
 
     def each(self) -> Iterator[BitMap]:
         """All places but `live`."""

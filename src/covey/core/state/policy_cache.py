@@ -1,4 +1,4 @@
-"""What a bag's policy sees, and what it said, until that changes (`match_cache`)."""
+"""The ads that a bag's policy reads, and its answers, until they change (`match_cache`)."""
 
 from msgspec import Struct, field
 
@@ -9,7 +9,7 @@ from covey.core.state.match_records import Suits
 
 
 class Unfit(Struct, eq=False):
-    """Pilots of a site that cannot run a class of a bag, by this policy; none of them could."""
+    """Pilots of a site where this policy refused a class of a bag. It allowed none of them."""
 
     policy: Compiled
     pilots: dict[PilotId, None] = field(default_factory=dict)
@@ -18,16 +18,16 @@ class Unfit(Struct, eq=False):
 
 class PolicyCache(Struct, eq=False):
     stamp: int = 0  # grows when the bag's ads change
-    dirty: bool = True  # the ads may no longer be true
-    scene: int = -1  # the scene's stamp when they last were
-    at: float = -1.0  # … and the time
+    dirty: bool = True  # the ads may be out of date
+    scene: int = -1  # the scene's stamp when they were last up to date
+    at: float = -1.0  # the time of that
     jobs: list[Ad] = field(default_factory=list)  # the ads of the first classes, by class
-    suits: Suits | None = None  # at which sites the policy lets the bag have pilots
+    suits: Suits | None = None  # sites at which the policy lets the bag have pilots
     unfit: dict[tuple[int, str], Unfit] = field(default_factory=dict)  # by class and site
-    expense: float = 0.0  # what the policy costs for one pilot, in units of work (`policy_budget`)
+    expense: float = 0.0  # work of the policy for one pilot, in units (`policy_budget`)
 
     def renew(self) -> None:
-        """Another policy looks at the bag: all ads are made again."""
+        """The bag has another policy: make all ads again."""
         self.jobs.clear()
         self.dirty = True
         self.stamp += 1

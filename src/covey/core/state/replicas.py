@@ -11,10 +11,10 @@ FEW_DEADLINES = 1024
 
 
 class Replicas(Struct, eq=False):
-    """Of one bag. Only tasks that are out with pilots are offered again."""
+    """Offers of running tasks of one bag. Only tasks that are out with pilots are offered again."""
 
     tail: bool = False  # the bag is in its tail
-    overdue: dict[int, None] = field(default_factory=dict)  # tasks that nobody has in time
+    overdue: dict[int, None] = field(default_factory=dict)  # tasks whose attempts are all late
     offers: dict[int, None] = field(default_factory=dict)  # running tasks that may run twice
     sent: int = 0
 
@@ -32,8 +32,8 @@ class Replicas(Struct, eq=False):
 
 
 class Draw(Struct):
-    """Running tasks of a bag that its policy is to be asked about, until there are so many offers.
-    None: they are not drawn yet."""
+    """Running tasks of a bag for which its policy is evaluated, until `wanted` of them are offered.
+    `tasks`: None if they are not drawn yet."""
 
     bag: BagId
     wanted: int
@@ -41,12 +41,12 @@ class Draw(Struct):
 
 
 class ReplicaWatch(Struct, eq=False):
-    """Of all bags: attempts with a deadline, and running tasks that policies are asked about."""
+    """For all bags: attempts with a deadline, and running tasks that may be offered again."""
 
     drawn_at: float  # when replicas were last drawn
     deadlines: list[tuple[float, AttemptId, BagId, TaskNumber]] = field(default_factory=list)
-    most_deadlines: int = FEW_DEADLINES  # before those that do not matter any more go
-    drawing: deque[Draw] = field(default_factory=deque)  # running tasks that are not looked at yet
+    most_deadlines: int = FEW_DEADLINES  # above this, deadlines of ended attempts are removed
+    drawing: deque[Draw] = field(default_factory=deque)  # draws that are not finished
 
     def check(self) -> None:
         heap = self.deadlines

@@ -18,7 +18,8 @@ MOST_OUTCOMES = 60
 
 
 class HostShown(Struct, frozen=True):
-    """What a host of a site had when a pilot last enrolled there, and how many pilots did."""
+    """The memory and disk of a site's host when a pilot last enrolled there, and the number of
+    pilots that enrolled."""
 
     at: float
     memory_mb: int
@@ -27,11 +28,11 @@ class HostShown(Struct, frozen=True):
 
 
 class Host(Struct, eq=False):
-    """A machine that is or was there: its pilots, and what is remembered of it."""
+    """A machine that is or was there: its pilots and its history."""
 
     name: str
     history: History
-    fresh: History = field(default_factory=History)  # what its site has not heard of yet
+    fresh: History = field(default_factory=History)  # not yet added to its site's history
     pilots: dict[PilotId, None] = field(default_factory=dict)
     saved: float = 0.0  # when its history was last written
 
@@ -41,20 +42,20 @@ class Job(Struct, eq=False):
 
     record: JobRecord
     since: float  # when it was asked for, or began to wait again
-    pilot: PilotId | None = None  # that it became; perhaps it has left
-    voice: str = ""  # key of the pilot that spoke last, since the job was known to wait
-    succeeded: bool = False  # … which came after another, and its site has not said why
+    pilot: PilotId | None = None  # the job's pilot; it may have left
+    voice: str = ""  # key of the pilot that synced last, since the job was known to wait
+    succeeded: bool = False  # this pilot replaced another; the site has not reported the reason
     running: bool = False
     suspended: bool = False  # by its site, while it runs
     started: float = 0.0  # when it began to run, as far as we know
-    useful: bool = False  # its pilot has done some good, or nobody can say that it has not
-    asked: bool = False  # its site has been asked for it: it is durable
-    cancelled: float = 0.0  # when that was last asked for
-    vanished: str = ""  # its site lists it no longer, but its pilot was heard
-    holder: str = ""  # key of the pilot that used its secret last; empty: the next one may
+    useful: bool = False  # its pilot has delivered something, or that is not known
+    asked: bool = False  # its site has been asked to start it: it is durable
+    cancelled: float = 0.0  # when its site was last asked to cancel it
+    vanished: str = ""  # why it has gone from its site's list, although its pilot was heard
+    holder: str = ""  # key of the last pilot that used its secret; empty: any pilot may use it
     holder_left: float = 0.0  # when that pilot left
-    refused_key: str = ""  # of the last other pilot that showed the secret
-    left_at: float = 0.0  # when its pilot said goodbye; 0: it has not
+    refused_key: str = ""  # key of the last other pilot that showed the secret
+    left_at: float = 0.0  # when its pilot left; 0: it has not
 
 
 class Wait(NamedTuple):
@@ -142,17 +143,17 @@ def _differs(one: float | None, other: float | None, change: float) -> bool:
 
 
 class Site(Struct, eq=False):
-    """`ramp`: how many jobs may wait there now. `failures` in a row, since any of its pilots did
-    some good; it rests until then."""
+    """`ramp`: how many jobs may wait there now. `failures`: jobs that failed in a row, since any of
+    its pilots delivered something. After failures the site gets no jobs before `rests_until`."""
 
     record: SiteRecord
     ramp: int
     jobs: dict[JobId, None] = field(default_factory=dict)
     failures: int = 0
-    problem: str = ""  # the last of them
-    failed_at: float = 0.0  # when that was
+    problem: str = ""  # of the last failure
+    failed_at: float = 0.0  # time of the last failure
     rests_until: float = 0.0
-    unanswered: str = ""  # why nothing can be had of it
+    unanswered: str = ""  # why its commands fail
     crowded: str = ""  # why it may not be used: owners would share an account there, without walls
     surplus_since: float = math.inf
     preference: Preference | None = None
@@ -169,22 +170,22 @@ class SitePlan(Struct, eq=False):
     filling_at: float = 0.0  # when it was last counted which slots have a task
     speeds_at: float = 0.0  # when the speeds of sites were last computed
     speeds_ended: int = 0  # attempts that had ended then
-    provide_at: float = 0.0  # how many pilots where is not asked again before, but for ticks
-    asked_for: dict[str, float] = field(default_factory=dict)  # owner -> when they last were
-    given_up: dict[JobId, JobRecord] = field(default_factory=dict)  # over; nobody saw them end
+    provide_at: float = 0.0  # before this time, only ticks look where pilots are wanted
+    asked_for: dict[str, float] = field(default_factory=dict)  # owner -> when pilots were asked for
+    given_up: dict[JobId, JobRecord] = field(default_factory=dict)  # jobs that ended unseen
 
     def check(self) -> None:
         assert all(name == spec.name for name, spec in self.guarded.items())
 
 
 class HostHistories(Struct, eq=False):
-    """What is remembered of hosts, besides `Host.history`."""
+    """Names of hosts, and the histories of sites."""
 
     machines: dict[str, str] = field(default_factory=dict)  # machine -> the name of its host
-    unsaved: dict[str, None] = field(default_factory=dict)  # hosts whose history has changed since
+    unsaved: dict[str, None] = field(default_factory=dict)  # hosts whose history is to be written
     by_site: dict[str, History] = field(default_factory=dict)  # of all hosts of a site together
     overall: History = field(default_factory=lambda: History(site=""))  # of all sites
 
     def above(self, site: str) -> tuple[History, History]:
-        """The two histories to which that of a host of this site is added."""
+        """The histories that include a host of this site: the site's, and that of all sites."""
         return self.by_site.setdefault(site, History()), self.overall

@@ -40,7 +40,7 @@ class Journal(Struct, eq=False):
 
 
 class Counters(Struct, eq=False):
-    """Numbers that are never used again, and what has happened in this epoch."""
+    """The next free numbers (none is used twice), and counts of this epoch."""
 
     next_bag: int = 1
     next_pilot: int = 1
@@ -52,7 +52,7 @@ class Counters(Struct, eq=False):
 
 
 class BagIndex(Struct, eq=False):
-    """Bags that are not in memory, or not yet."""
+    """Keys of all bags, and bags that are being read from the record."""
 
     keys: dict[str, BagId] = field(default_factory=dict)  # of all bags, by their submitters' keys
     loading: dict[BagId, bool] = field(default_factory=dict)  # being read; True: it changed since
@@ -66,9 +66,9 @@ class BagIndex(Struct, eq=False):
 class Access(Struct, eq=False):
     """Who may submit."""
 
-    tokens: dict[str, TokenRecord] = field(default_factory=dict)  # by digest; none that is revoked
-    owners: dict[str, float] = field(default_factory=dict)  # who may by a token -> until when
-    people: tuple[str, ...] = ()  # owners, if there may be others than the server's user
+    tokens: dict[str, TokenRecord] = field(default_factory=dict)  # by digest, without revoked ones
+    owners: dict[str, float] = field(default_factory=dict)  # owners with a token -> until when
+    people: tuple[str, ...] = ()  # owners; empty if the server's user is the only one
 
 
 class State:
@@ -100,8 +100,8 @@ class State:
         self._slots, self._slots_turn = 0, -1  # slots of active pilots, as counted in that turn
 
     def slots(self) -> int:
-        """Of all active pilots. Counted once in a turn: thousands of pilots may be answered in one,
-        and their status hardly changes."""
+        """Slots of all active pilots. Counted once in a turn, since one turn may answer thousands
+        of pilots."""
         if self._slots_turn != self.turns:
             pilots = self.pilots.values()
             self._slots = sum([p.record.slots for p in pilots if p.status is PilotStatus.ACTIVE])
@@ -127,14 +127,14 @@ class State:
         self._check_jobs()
 
     def _check_attempts(self) -> None:
-        """What pilots hold is live in its bag, and nothing else is."""
+        """The attempts that pilots hold are live in their bags, and no others are."""
         held = 0
         for pilot in self.pilots.values():
             for attempt in pilot.attempts.values():
                 if attempt.bag in self.bags:
                     assert attempt in self.bags[attempt.bag].places.live[attempt.task]
                     held += 1
-        lists = [one for bag in self.bags.values() for one in bag.places.live.values()]
+        lists = [attempts for bag in self.bags.values() for attempts in bag.places.live.values()]
         live = sum(map(len, lists))
         assert live == held, f"{live} live attempts in bags, {held} with pilots"
 
