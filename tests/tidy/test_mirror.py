@@ -23,7 +23,6 @@ WITHOUT_TESTS = {
     "bags/output_summary",
     "errors",
     "explain/catalogue",
-    "explain/obstacles",
     "explain/policy_view",
     "match/attributes",
     "match/bag_policy",

@@ -14,10 +14,12 @@ from covey.core.explain.obstacles import (
     ENDING,
     FILES,
     FREE,
+    LIMITED,
     REFUSED,
     RESTING,
     SHORT,
     SMALL,
+    TRIED,
     Obstacle,
     judge,
     lenient,
@@ -30,28 +32,26 @@ from covey.core.state import Bag, Pilot, State
 from covey.core.turn import Turn
 
 # A pilot with one of these obstacles gets no task of the bag.
-CERTAIN = (SHORT, FILES, SMALL, ENDING, REFUSED, BANNED, RESTING, AVOIDED)
+CERTAIN = (SHORT, FILES, SMALL, ENDING, REFUSED, BANNED, RESTING, AVOIDED, TRIED, LIMITED)
 
 
 def can_be_compared(state: State, now: float) -> list[Bag]:
-    """Bags with waiting tasks that nothing but a lack of pilots keeps from running. Dispatch looks
-    once a second whether a bag is in its tail, explain at once: both must see the same."""
+    """Bags with waiting tasks that nothing but a lack of pilots keeps from running."""
     if state.draining:
         return []
     running = (bag for bag in state.bags.values() if bag.status is BagStatus.RUNNING)
-    ready = [
+    return [
         bag
         for bag in running
         if bag.places.not_before <= state.journal.durable and waiting_kinds(bag)
     ]
-    return [bag for bag in ready if PolicyView(state, now, bag).tail == bag.replicas.tail]
 
 
 def obstacles(state: State, now: float, bag: Bag) -> list[Obstacle]:
     """One for each pilot, as the explanation of the bag finds them."""
     view, classes = PolicyView(state, now, bag), cases(bag, bag.policy)
     pilots = finish(here(state, bag))
-    return lenient([judge(state, now, view, pilot, classes) for pilot in pilots])
+    return lenient(view, [judge(state, now, view, pilot, classes) for pilot in pilots])
 
 
 def disagreement(state: State, now: float, bag: Bag, obstacle: Obstacle) -> str:
@@ -73,22 +73,31 @@ def disorder(state: State, now: float, bag: Bag, obstacle: Obstacle) -> str:
         return ""
     pilot = obstacle.pilot
     first = [BagId(rival.bag) for rival in before(state, now, pilot, bag)]
-    copy = deepcopy(state)
+    copy = copy_of(state)
     asker = copy.pilots[pilot.record.id]
     asker.want = 100
     sent = [attempt.bag for attempt in dispatch.take(Turn(copy, now), asker)]
-    where = f"bag {bag.id} on pilot {pilot.record.id}"
+    words = f"explain says that bags {first} come before bag {bag.id} on pilot {pilot.record.id}"
     if not sent:
-        return (
-            "" if first else f"explain says that no bag comes before {where}, but it gets nothing"
-        )
-    if sent[0] not in (bag.id, *first):
-        return f"explain says that only bags {first} come before {where}, but bag {sent[0]} does"
-    if sent[0] == bag.id and first and _is_free(state, now, state.bags[first[0]], pilot):
-        return (
-            f"explain says that bag {first[0]} comes before {where}, but dispatch sends the latter"
-        )
-    return ""
+        return "" if first else f"{words}, but dispatch sends no task"
+    wrong = sent[0] not in (bag.id, *first)
+    late = sent[0] == bag.id and first and _is_free(state, now, state.bags[first[0]], pilot)
+    return f"{words}, but dispatch sends a task of bag {sent[0]} first" if wrong or late else ""
+
+
+def copy_of(state: State) -> State:
+    """A copy that shares nothing with the state. Code of a policy belongs to the ad for which it
+    was made, so it is made again. Policies may do as much work as at the next event."""
+    copy = deepcopy(state)
+    copy.turns += 1
+    for bag in copy.bags.values():
+        policy = bag.policy
+        for code in (policy.dispatch, policy.replication, policy.tail, policy.grid):
+            code.compile()
+    for site in copy.sites.values():
+        if site.preference is not None:
+            site.preference.policy.compile()
+    return copy
 
 
 def _is_free(state: State, now: float, bag: Bag, pilot: Pilot) -> bool:
@@ -101,7 +110,7 @@ def _is_free(state: State, now: float, bag: Bag, pilot: Pilot) -> bool:
 def _tasks_for(state: State, now: float, pilot: PilotId, bag: BagId) -> tuple[list[int], list[int]]:
     """Tasks of the bag that dispatch would send to the pilot, if no other bag were there and the
     pilot asked for many; and which of these wait. The others run elsewhere, too long already."""
-    copy = deepcopy(state)
+    copy = copy_of(state)
     for other in copy.bags.values():
         if other.id != bag and other.status is BagStatus.RUNNING:
             other.status = BagStatus.PAUSED

@@ -335,7 +335,7 @@ def _ask_pilots(
         if is_here(state, pilot):
             judged.append(judge(state, now, view, pilot, classes))
         yield
-    verdicts = lenient([one for one in judged if is_here(state, one.pilot)])
+    verdicts = lenient(view, [one for one in judged if is_here(state, one.pilot)])
     able = [one for one in verdicts if one.kind in ABLE]
     answer.hosts = len({one.pilot.record.host for one in verdicts})
     answer.able = len({one.pilot.record.host for one in able})

@@ -102,7 +102,9 @@ def _ranks(state: State, now: float, pilot: Pilot, bag: Bag, ours: Bag) -> list[
     ranks: dict[float, None] = {}
     for number in obstacle.served:
         view.at(pilot, classes[number])
-        ranks[match_cache.as_number(view.named("Rank"), 0.0)] = None
+        match = view.match()
+        if match is not None:
+            ranks[match.rank] = None
     return list(ranks) or ([0.0] if bag is ours else [])
 
 

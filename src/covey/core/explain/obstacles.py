@@ -2,6 +2,7 @@
 of, is there disk space, has it the bag's files, is it large enough, there for long enough, let in
 by the policy, not banned, not full."""
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -9,13 +10,15 @@ from covey.classad import unparse
 from covey.classad.nodes import Node
 from covey.core.explain.answers import Near
 from covey.core.explain.policy_view import PolicyView, SampledClass
-from covey.core.match import blame, dispatch, match_cache
+from covey.core.match import blame, dispatch
 from covey.core.match.pilot_fit import held_of, weight, weight_on
 from covey.core.record.model import Need, PilotRecord, PilotStatus
 from covey.core.state import Bag, Pilot, State
+from covey.core.state.match_records import Match
 from covey.core.turn import Turn
 
 MOST_NEAR = 5
+MOST_LIMITING = 100  # classes of a bag that are asked for their Concurrency
 SILENT, SMALL, ENDING, REFUSED, BANNED, RESTING, TRIED, FULL, LIMITED, FREE = (
     "silent", "small", "ending", "refused", "banned", "resting", "tried", "full", "limited", "free",
 )  # fmt: skip
@@ -55,30 +58,62 @@ def judge(
     fits = [number for number in fits if weights[number]]
     if not fits:
         return Obstacle(pilot, ENDING)
-    served, limit = [], float("inf")
-    alike = "job" not in view.compiled.at_dispatch  # then one answer holds for all
-    view.at(pilot, classes[fits[0]])
-    for number in [] if view.refuses() else fits[:1] if alike else fits:
-        view.at(pilot, classes[number])
-        if lets(view):
-            served += fits if alike else [number]
-            said = match_cache.as_number(view.named("Concurrency"), -1.0)
-            limit = min(limit, said) if said >= 0 else limit
-    if not served:
+    matches = _matches(view, pilot, classes, fits)
+    if not matches:
         view.at(pilot, classes[fits[0]])
         return Obstacle(pilot, REFUSED, sum(1 for _ in _lacking(view)))
-    free = room_is_free(pilot, [weights[number] for number in served])
-    kind, until = FREE if free else FULL, blame.withheld(state, pilot, bag)
-    if held_of(state, pilot, bag.spec.owner) >= limit:
+    there = [
+        number for number in matches if _has_task(state, now, bag, classes[number].kind, pilot)
+    ]
+    if not _may_hold_more(view, pilot, matches):
         kind = LIMITED
-    elif not any(_has_task(state, now, bag, classes[number].kind, pilot) for number in served):
+    elif not there:
         kind = AVOIDED
-    besides = kind
+    else:
+        kind = FREE if room_is_free(pilot, [weights[number] for number in there]) else FULL
+    besides, until = kind, blame.withheld(state, pilot, bag)
     if until > now:
         kind = BANNED if bag.spec.owner in state.hosts[record.host].history.bans else RESTING
     elif until and blame.is_tried(state, pilot, bag):
         kind = TRIED
-    return Obstacle(pilot, kind, 0, until, tuple(served), besides)
+    return Obstacle(pilot, kind, 0, until, tuple(matches), besides)
+
+
+def _matches(
+    view: PolicyView, pilot: Pilot, classes: list[SampledClass], fits: list[int]
+) -> dict[int, Match]:
+    """What the policy says of those that it lets run there, of the classes that fit there."""
+    view.at(pilot, classes[fits[0]])
+    if view.refuses():
+        return {}
+    alike = _is_alike(view)
+    matches: dict[int, Match] = {}
+    for number in fits[:1] if alike else fits:
+        view.at(pilot, classes[number])
+        match = view.match()
+        if match is not None:
+            matches.update(dict.fromkeys(fits if alike else [number], match))
+    return matches
+
+
+def _is_alike(view: PolicyView) -> bool:
+    """Whether what the policy says of one class holds for all of them."""
+    return "job" not in view.compiled.at_dispatch
+
+
+def _may_hold_more(view: PolicyView, pilot: Pilot, matches: dict[int, Match]) -> bool:
+    """Whether Concurrency lets the pilot hold one more task of one of these classes. As in
+    `dispatch`, a class is limited by all classes of the bag that do not rank lower."""
+    if not view.compiled.limiting:
+        return True
+    said = list(matches.values())
+    for kind, class_ in enumerate([] if _is_alike(view) else view.bag.classes[:MOST_LIMITING]):
+        view.at(pilot, SampledClass(kind, class_.sample))
+        match = view.match()
+        said += [match] if match is not None else []
+    held = held_of(view.state, pilot, view.bag.spec.owner)
+    full = [one.rank for one in said if one.concurrency is not None and one.concurrency <= held]
+    return any(match.rank > max(full, default=-math.inf) for match in matches.values())
 
 
 def room_is_free(pilot: Pilot, weights: list[int]) -> bool:
@@ -101,11 +136,25 @@ def lets(view: PolicyView) -> bool:
     return "JobRequirements" not in view.compiled.texts or view.named("JobRequirements") is True
 
 
-def lenient(verdicts: list[Obstacle]) -> list[Obstacle]:
-    """Nobody rests or is banned where nobody else, of whom nothing bad is known, can do it."""
-    if any(one.served and not one.until for one in verdicts):
+def lenient(view: PolicyView, verdicts: list[Obstacle]) -> list[Obstacle]:
+    """No pilot rests or is banned if no pilot of which nothing bad is known can do the tasks."""
+    if not any(one.until for one in verdicts) or any(
+        one.served and not one.until for one in verdicts
+    ):
+        return verdicts
+    if blame.somebody_can(view.state, view.bag, lambda pilot: _lets_any(view, pilot)):
         return verdicts
     return [one._replace(kind=one.besides, until=0.0) if one.until else one for one in verdicts]
+
+
+def _lets_any(view: PolicyView, pilot: Pilot) -> bool:
+    for kind, class_ in enumerate(view.bag.classes[: 1 if _is_alike(view) else None]):
+        if view.tired():
+            break
+        view.at(pilot, SampledClass(kind, class_.sample))
+        if lets(view):
+            return True
+    return False
 
 
 def _too_small(need: Need, record: PilotRecord) -> Near:

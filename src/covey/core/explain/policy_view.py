@@ -1,10 +1,12 @@
 """What a policy sees, for checking and explaining: nothing that core keeps is touched.
 
-Dispatch keeps ads of what policies look at, and remembers what they said (`match_cache`). Here they
-are made anew for each question, so that asking never changes what is decided. Chance is one half.
+Dispatch keeps ads of what policies look at, and remembers what they said (`match_cache`). Here ads
+are made for each question, so that asking never changes what is decided. Their values are those
+that dispatch would use at this moment: it looks at some things only once a second (`ads_now`).
+Chance is one half.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from covey.classad import ERROR, UNDEFINED, Ad, Context, dependencies, unparse
@@ -13,11 +15,12 @@ from covey.classad.depends import path
 from covey.classad.evaluation import evaluate
 from covey.classad.nodes import Node, Operation, Reference
 from covey.core.explain.steps import Steps
-from covey.core.match import attributes, match_cache
+from covey.core.match import ads_now, attributes, match_cache
 from covey.core.match.attributes import TABLE, JobSubject
 from covey.core.match.policies import ROLES, TAIL, Compiled
 from covey.core.record.model import PilotStatus
 from covey.core.state import Bag, Pilot, State
+from covey.core.state.match_records import Match
 from covey.core.values.space import Scalar
 
 MOST_CASES = 20  # classes of a bag that are looked at
@@ -59,15 +62,16 @@ class PolicyView:
         self._sites: dict[str, Ad] = {}
         self._jobs: dict[int, tuple[SampledClass, Ad]] = {}  # by the identity of what they hold
         looked = self.compiled.looks.get("bag", set())
+        kept = ads_now.of_bag(state, now, bag) if self.compiled is bag.policy else {}
         for name, one in TABLE["bag"].items():
             if name in looked or "*" in looked:
-                self._own[one.name] = one.find(state, now, bag)
+                self._own[one.name] = kept[name] if name in kept else one.find(state, now, bag)
         table = self._around.table
         table.update(dict.fromkeys(map(str.lower, ROLES), Ad()))
         table["bag"] = table["bot"] = self._own
         table["user"] = self._ad("user", bag.spec.owner)
         table["queue"] = self._ad("queue", None)
-        self.tail = self._tail()
+        self.tail = bag.replicas.tail if kept else self._tail()
         self._own["Tail"] = self.tail
 
     def enter_tail(self) -> None:
@@ -79,11 +83,7 @@ class PolicyView:
         return self.spent > MOST_STEPS
 
     def _tail(self) -> bool:
-        if self.bag.open:
-            return False
-        if self.bag.replicas.tail and self.compiled.sticky:
-            return True
-        return self.named(TAIL) is True
+        return match_cache.is_in_tail(self.bag, self.compiled, lambda: self.named(TAIL) is True)
 
     def at(self, pilot: Pilot, case: SampledClass | None = None) -> None:
         table, site = self._around.table, pilot.record.site
@@ -121,6 +121,11 @@ class PolicyView:
         if name not in self.compiled.texts:
             return UNDEFINED
         return self.value(as_node(self._own[name]))
+
+    def match(self) -> Match | None:
+        """What dispatch would be told of the tasks and the pilot where the view is."""
+        values = tuple(map(self.named, self.compiled.asked))
+        return match_cache.judged(self.compiled.places, values)
 
     def node(self, name: str) -> Node:
         return as_node(self._own[name])
@@ -161,8 +166,12 @@ class PolicyView:
 
     def _ad(self, role: str, thing: Any) -> Ad:
         looked, owner = self.compiled.looks.get(role, set()), self.bag.spec.owner
+        kept = self._kept(role, thing)
         if "*" in looked:
-            return attributes.full_ad(self.state, self.now, role, thing, owner)
+            whole = attributes.full_ad(self.state, self.now, role, thing, owner)
+            for name in kept.keys() & TABLE[role].keys():
+                whole[TABLE[role][name].name] = kept[name]
+            return whole
         found, table = Ad(), TABLE[role]
         tags = _named(thing, looked) if role == "host" and looked else {}
         own, others = attributes.tags_of(tags, owner)
@@ -170,10 +179,20 @@ class PolicyView:
             if name in own:
                 found[name] = own[name]
             elif name in table:
-                found[table[name].name] = table[name].find(self.state, self.now, thing)
+                one = table[name]
+                fresh = name not in kept
+                found[one.name] = one.find(self.state, self.now, thing) if fresh else kept[name]
             elif name in others:
                 found[name] = others[name]
         return found
+
+    def _kept(self, role: str, thing: Any) -> Mapping[str, object]:
+        """Values that dispatch would use without looking again."""
+        if role == "host":
+            return ads_now.of_host(self.state, self.now, thing, self.bag.spec.owner)
+        if role in ("queue", "site", "user"):
+            return ads_now.of_scene(self.state, self.now, role, thing or "")
+        return {}
 
     def _job(self, case: SampledClass) -> Ad:
         if id(case) not in self._jobs:

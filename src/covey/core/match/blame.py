@@ -21,6 +21,7 @@ others together, until no task has a retry left.
 """
 
 import math
+from collections.abc import Callable
 from itertools import islice
 
 from covey.core.match import match_cache
@@ -146,8 +147,9 @@ def counts(state: State, pilot: Pilot, bag: Bag) -> bool:
 
 def share(turn: Turn, pilot: Pilot, bag: Bag, enough: int) -> int:
     """Up to which load the pilot may take tasks of this bag, of the `enough` that it could."""
-    held = withheld(turn.state, pilot, bag)
-    if not held or not others_can(turn.state, turn.now, pilot, bag):
+    state, now = turn.state, turn.now
+    held = withheld(state, pilot, bag)
+    if not held or not somebody_can(state, bag, lambda other: _lets(state, now, other, bag)):
         return enough
     if turn.now < held or is_tried(turn.state, pilot, bag):
         return 0
@@ -181,21 +183,21 @@ def is_tried(state: State, pilot: Pilot, bag: Bag) -> bool:
     return False
 
 
-def others_can(state: State, now: float, pilot: Pilot, bag: Bag) -> bool:
-    """Whether somebody else, of whom nothing bad is known, can do the bag's tasks."""
-    for other in state.pilots.values():
-        if (
-            other is not pilot
-            and other.status is PilotStatus.ACTIVE
-            and admits(state, other.record, bag)
-            and not withheld(state, other, bag)
-            and any(weight(one.need, other.record) for one in bag.classes)
-            and (bag.policy.plain or _lets(state, now, other, bag))
-        ):
-            return True
-    return False
+def somebody_can(state: State, bag: Bag, lets: Callable[[Pilot], bool]) -> bool:
+    """Whether a pilot of which nothing bad is known can do the bag's tasks. Only then does the bag
+    keep away from others. `lets`: whether the policy lets any class of the bag run there."""
+    return any(
+        pilot.status is PilotStatus.ACTIVE
+        and admits(state, pilot.record, bag)
+        and not withheld(state, pilot, bag)
+        and any(weight(class_.need, pilot.record) for class_ in bag.classes)
+        and lets(pilot)
+        for pilot in state.pilots.values()
+    )
 
 
 def _lets(state: State, now: float, pilot: Pilot, bag: Bag) -> bool:
+    if bag.policy.plain:
+        return True
     face = match_cache.face_of(state, now, pilot, bag.spec.owner)
     return any(match is not None for match in match_cache.matches(state, now, pilot, bag, face))

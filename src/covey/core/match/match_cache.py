@@ -8,6 +8,7 @@ has failed, at once.
 """
 
 import sys
+from collections.abc import Callable
 
 from covey.classad import Ad
 from covey.classad.fast import METER
@@ -15,6 +16,7 @@ from covey.classad.values import UNDEFINED
 from covey.core.match import attributes, policy_budget
 from covey.core.match.attributes import STATISTICS, TABLE, JobSubject
 from covey.core.match.policies import FACE, Compiled, Places
+from covey.core.record.model import PilotRecord
 from covey.core.state import Bag, Budget, Pilot, State
 from covey.core.state.match_records import ANYWHERE, ClassMatch, Match, MatchAnswer, PilotFace
 from covey.core.values.scalars import read
@@ -334,7 +336,14 @@ def _at_least_one(value: object) -> int:
     return int(max(1.0, as_number(value, 2.0)))
 
 
+def is_in_tail(bag: Bag, policy: Compiled, holds: Callable[[], bool]) -> bool:
+    """Whether the bag is in its tail from now on. `holds`: whether TailCondition is true."""
+    stays = bag.replicas.tail and policy.sticky
+    return stays or (not bag.open and holds())
+
+
 def in_tail(state: State, now: float, bag: Bag) -> bool:
+    """Whether TailCondition is true."""
     compiled = bag.policy
     compiled.tail.context.now = now
     scene, own, none = state.scene, compiled.ad, _NOTHING
@@ -358,7 +367,7 @@ def face_of(state: State, now: float, pilot: Pilot, owner: str) -> PilotFace:
     failures = attributes.host_of(state, pilot).history.row
     anew = face.record is not record or face.policies != scene.policies
     names = scene.live
-    if anew or failures != face.failures or now - face.at >= REFRESH_SECONDS:
+    if anew or is_face_old(face, record, failures, now):
         face.at, face.failures = now, failures
         names += scene.statistics
     if anew:
@@ -368,6 +377,12 @@ def face_of(state: State, now: float, pilot: Pilot, owner: str) -> PilotFace:
     if names:
         _look(state, now, pilot, face, names)
     return face
+
+
+def is_face_old(face: PilotFace, record: PilotRecord, failures: int, now: float) -> bool:
+    """Whether the statistics of the host are to be looked at again. `failures`: in a row there."""
+    old = failures != face.failures or now - face.at >= REFRESH_SECONDS
+    return old or face.record is not record
 
 
 def _look(
@@ -398,10 +413,10 @@ def _look(
 
 def set_scene(state: State, now: float) -> None:
     scene = state.scene
+    if not is_scene_old(state, now):
+        return
     if scene.policies != state.changes.policies:
         _look_anew(state)
-    elif now - scene.at < REFRESH_SECONDS:
-        return
     scene.at = now
     changed = _update(state, now, "queue", scene.queue, None)
     for name, ad in scene.sites.items():
@@ -410,6 +425,12 @@ def set_scene(state: State, now: float) -> None:
         changed |= _update(state, now, "user", ad, name)
     if changed:
         scene.stamp += 1
+
+
+def is_scene_old(state: State, now: float) -> bool:
+    """Whether the queue, the sites and the users are to be looked at again."""
+    scene = state.scene
+    return scene.policies != state.changes.policies or now - scene.at >= REFRESH_SECONDS
 
 
 def _look_anew(state: State) -> None:
@@ -503,7 +524,7 @@ def _refresh(state: State, now: float, bag: Bag) -> bool:
             if ad.table.get(name, ad) != value:
                 ad[one.name] = value
                 changed |= name in telling or "*" in telling
-    tail = (bag.replicas.tail and bag.policy.sticky) or (not bag.open and in_tail(state, now, bag))
+    tail = is_in_tail(bag, bag.policy, lambda: in_tail(state, now, bag))
     if tail != bag.replicas.tail:
         bag.replicas.tail = tail
         if "tail" in ad.table:
