@@ -27,6 +27,7 @@ from covey.pilot.protocol.messages import (
 )
 from tests.unit.pilot.standin import Files, Handler, digest_of, serving
 
+PATIENCE_SECONDS = 100.0  # a busy machine takes its time
 SOURCES = Path(__file__).parents[2] / "src"
 
 
@@ -96,11 +97,11 @@ class Stand(Files):
             self.follow = list(followed)
             self.change.notify_all()
 
-    def wait(self, sequences: list[int], seconds: float = 30.0) -> list[End]:
+    def wait(self, sequences: list[int], seconds: float = PATIENCE_SECONDS) -> list[End]:
         self.until(lambda: all(number in self.ends for number in sequences), seconds)
         return [self.ends[number] for number in sequences]
 
-    def until(self, holds: Callable[[], bool], seconds: float = 30.0) -> None:
+    def until(self, holds: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
         with self.change:
             assert self.change.wait_for(holds, seconds), "not in time"
 

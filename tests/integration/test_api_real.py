@@ -89,7 +89,7 @@ def test_results_failures_and_files(served: World, client: Client) -> None:
     assert [len(client.attempts(bag, task)) for task in range(5)] == [1, 1, 1, 2, 3]
     with pytest.raises(Refused):
         client.retry(bag, causes=["exit 7"])
-    (host,) = client.hosts()
+    (host,) = [host for host in client.hosts() if host.pilots]  # other owners had theirs before
     assert (host.pilots, host.slots, host.done > 0) == (1, 2, True)
 
 

@@ -33,7 +33,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["tutorial.md", "troubleshooting.md", "server.md", "pilots.md", "classad.md", "policies.md"]
-SECONDS = 60
+SECONDS = 300
+pytestmark = pytest.mark.timeout(2 * SECONDS)
 HERE, PORT = "covey.example.org", "8300"
 
 _STEP = re.compile(r"<!-- (?P<told>[^\n]*) -->|```console\n(?P<block>.*?)```", re.DOTALL)

@@ -156,7 +156,7 @@ def test_results_are_followed_across_the_death_of_the_server(place: Place) -> No
 
 
 def test_a_server_that_was_stopped_is_not_started_by_those_who_wait(place: Place) -> None:
-    bag = covey.submit("sleep 30")
+    bag = covey.submit("sleep 1000")
     failed: list[BaseException] = []
     attached = threading.Event()
 

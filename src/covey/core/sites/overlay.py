@@ -235,7 +235,7 @@ def _make_place(turn: Turn, found: list[DemandRow], allowed: Allowed) -> None:
             if one is not None:
                 one.until = turn.now
                 state.queue.signalled[one.record.id] = None
-                words = f"for tasks of {row.bag.spec.owner}, at {name}"
+                words = f"for tasks of {row.bag.spec.owner or 'anybody'}, at {name}"
                 turn.note(Note("pilot makes place", pilot=one.record.id, detail=words))
                 break
 
