@@ -11,6 +11,7 @@ from random import Random
 
 from msgspec import Struct, field
 
+from covey.core.record.capacity import SiteCapacity
 from covey.core.record.events import (
     JobEnded,
     JobRefused,
@@ -20,6 +21,7 @@ from covey.core.record.events import (
     JobVanished,
     SiteAnswered,
     SiteFailed,
+    SiteMeasured,
 )
 from covey.core.record.model import JobId, JobRecord, SiteSpec
 from covey.lab.clock import Timeline
@@ -295,6 +297,9 @@ class Sites:
             if job.over and not job.reported:
                 job.reported = True
                 self._report(JobEnded(id_, "it ended"))
+        free = max(0, site.nature.capacity - site.running())
+        capacity = SiteCapacity(free_nodes=free, queue_length=len(site.queue))
+        self._report(SiteMeasured(site.name, capacity))
 
     def _later(self, do: Callable[[], object]) -> None:
         self._clock.after(self._random.uniform(0.01, 3.0), do)

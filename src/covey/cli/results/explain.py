@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from covey.cli.shared import site_figures
 from covey.cli.shared.commands import Command, json_option, print_json, settings
 from covey.core.errors import NotFound
 from covey.frontend import bag_places, formats
@@ -246,6 +247,7 @@ def _site_lines(explanation: "SiteExplanation") -> Iterator[str]:
     many, more = formats.count(answer.pilots, "pilot"), formats.count(answer.slots, "slot")
     facts.append(("pilots", f"{many} with {more}, {answer.busy:,} busy"))
     facts.append(("jobs", formats.site_jobs(answer.running, answer.suspended, answer.waiting)))
+    facts += [("known", f"{name}: {value}") for name, value in site_figures.lines(answer.measures)]
     facts += [("limits", _limit(limit)) for limit in answer.limits]
     facts.append(("room", f"for {formats.count(answer.room, 'pilot')} now"))
     for demand in answer.wanting[:MOST_WANTING]:

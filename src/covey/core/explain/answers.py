@@ -5,6 +5,7 @@ people. Times are seconds since 1970, texts are for people; programs look at `ki
 from msgspec import Struct
 
 from covey.core.record.model import Need, PolicySpec
+from covey.core.sites.measures import UNKNOWN, SiteMeasures
 
 
 class Listed(Struct, kw_only=True):
@@ -207,3 +208,4 @@ class SiteAnswer(Struct, kw_only=True):
     slots: int
     busy: int  # of these
     room: int  # pilots that could be started there now
+    measures: SiteMeasures = UNKNOWN

@@ -19,6 +19,7 @@ from covey.core.record.model import Need, PilotStatus, SiteSpec, SiteStatus
 from covey.core.sites import allowed_sites, demand, site_fit, site_table
 from covey.core.sites.allowed_sites import Allowed, SiteObstacle
 from covey.core.sites.demand import DemandRow, Lives, Serves
+from covey.core.sites.site_measures import measures_of
 from covey.core.sites.site_table import MOST_WAITING
 from covey.core.state import Bag, Job, Pilot, Site, State
 
@@ -46,6 +47,7 @@ def of_site(state: State, now: float, site: Site, owner: str | None = None) -> S
         slots=sum(pilot.record.slots for pilot in pilots),
         busy=sum(min(pilot.load, pilot.record.slots) for pilot in pilots),
         room=site_table.room(state, now, site),
+        measures=measures_of(state, now, site.record.spec.name),
     )
     yield
     found, allowed = _covered(state, now)

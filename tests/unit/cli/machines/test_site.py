@@ -90,6 +90,7 @@ class Fake(FakeSource):
                 )
             ],
             waiting=2, running=0, pilots=0, slots=0, busy=0, room=0,
+            measures=SiteMeasures(jobs=4, wait_median=30.0, failure_rate=0.5),
         )  # fmt: skip
         return SiteExplanation(name=name, summary=answer.summary, answer=answer)
 
@@ -170,6 +171,8 @@ def test_explain(look: Look) -> None:
     assert json.loads(look("explain", "site", "lab", "--json").stdout)["answer"]["waiting"] == 2
     assert "which site?" in look("explain", "site", status=2).stderr
     assert "'x' is not a valid integer" in look("explain", "3", "x", status=2).stderr
+    assert "known   wait: 30 s" in told
+    assert "jobs failed: 50 %" in told
 
 
 # -- writing -------------------------------------------------------------------------------------
