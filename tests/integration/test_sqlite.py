@@ -13,7 +13,7 @@ import pytest
 
 from covey.core.errors import StoreError, StoreFailed, StoreHeld, StoreNewer
 from covey.core.record.actions import Change, CloseChunk, SaveBag
-from covey.core.record.model import BagId, BagStatus
+from covey.core.record.model import BagId, BagStatus, JobId, JobRecord
 from covey.store.sqlite import connections, schema
 from covey.store.sqlite.reading import SqliteReader
 from covey.store.sqlite.sqlite_record import SqliteRecord
@@ -164,6 +164,28 @@ def test_migration(record: SqliteRecord, path: Path) -> None:
     assert count(path, "moods") == 1
     with pytest.raises(StoreNewer):
         SqliteRecord(path).open()
+
+
+def test_jobs_of_version_7_are_read_though_nobody_knows_how_they_ended(tmp_path: Path) -> None:
+    path = tmp_path / "record.db"
+    older = SqliteRecord(path, migrations=schema.MIGRATIONS[:2])
+    connection = sqlite3.connect(path)
+    schema.migrate(connection, path, schema.MIGRATIONS[:2])
+    for name, status in (("1-1", "submitted"), ("1-2", "ended")):
+        connection.execute(
+            "INSERT INTO jobs (id, site, slots, submitted, status) VALUES (?, 'lake', 2, 5.5, ?)",
+            (name, status),
+        )
+    connection.commit()
+    connection.close()
+    older.close()
+    record = SqliteRecord(path)
+    snapshot = record.open()
+    assert snapshot.jobs == (JobRecord(id=JobId("1-1"), site="lake", slots=2, submitted=5.5),)
+    assert snapshot.ended_jobs == ()
+    record.close()
+    first, second = SqliteReader(path).site_jobs("lake")
+    assert (first.id, first.state, second.state) == ("1-2", "ended", "waiting")
 
 
 @pytest.mark.parametrize("before", ["nothing", "local"])

@@ -221,8 +221,8 @@ def _place(turn: Turn, event: Placing) -> None:
     match event:
         case JobSubmitted(job, handle):
             overlay.submitted(turn, job, handle)
-        case JobStarted(job):
-            overlay.started(turn, job)
+        case JobStarted(job, seconds):
+            overlay.started(turn, job, seconds)
         case JobSuspended(job, suspended):
             overlay.suspended(turn, job, suspended)
         case JobRequeued(job, reason):

@@ -137,6 +137,7 @@ class Seen(NamedTuple):
     reason: str = ""
     restarts: int = 0
     suspended: bool = False
+    ran_seconds: float = 0.0  # since it started, if the site reports that
 
 
 # -- what a driver makes --------------------------------------------------------------------

@@ -209,7 +209,7 @@ class JobTable:
             events.append(JobRequeued(id_, seen.reason or "its site started it again"))
         if entry.reported is Stand.WAITING and seen.stand is Stand.RUNNING:
             entry.reported = Stand.RUNNING
-            events.append(JobStarted(id_))
+            events.append(JobStarted(id_, seen.ran_seconds))
         if entry.reported is Stand.RUNNING and seen.suspended != entry.suspended:
             entry.suspended = seen.suspended
             events.append(JobSuspended(id_, seen.suspended))

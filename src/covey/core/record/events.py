@@ -204,6 +204,7 @@ class JobStarted(Struct, frozen=True):
     """The site says that it runs."""
 
     job: JobId
+    seconds: float = 0.0  # for how long it has run, as far as the site tells
 
 
 class JobSuspended(Struct, frozen=True):

@@ -22,15 +22,19 @@ from covey.core.turn import Turn
 PROVEN_SECONDS = 60.0  # a pilot that has stayed for so long worked
 
 
-def started(turn: Turn, job: Job) -> None:
-    """The site says that it runs."""
+def started(turn: Turn, job: Job, seconds: float) -> None:
+    """The site says that it runs, and for how long it has, if the site tells."""
     before = job.record
     if before.started:
         return
-    at = turn.now if not before.enrolled else min(turn.now, before.enrolled)
-    _save(turn, job, replace(before, started=max(at, before.waits_since)))
+    began = turn.now - max(0.0, seconds)
+    at = max(before.waits_since, min(began, before.enrolled or began))
+    _save(turn, job, replace(before, started=at))
+    samples = _samples(turn.state, before)
     if not before.enrolled and not before.cancelled:
-        _note_wait(turn.state, job.record, turn.now, started=True)
+        _note_wait(turn.state, job.record, at, started=True)
+    elif samples is not None and at < before.enrolled:
+        samples.add_overhead(before.wanted_by, before.enrolled - at, turn.now)
 
 
 def enrolled(turn: Turn, pilot: PilotRecord) -> None:

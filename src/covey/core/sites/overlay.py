@@ -309,12 +309,12 @@ def submitted(turn: Turn, id_: JobId, handle: str) -> None:
     turn.note(Note("pilot submitted", job=id_, detail=handle))
 
 
-def started(turn: Turn, id_: JobId) -> None:
+def started(turn: Turn, id_: JobId, seconds: float = 0.0) -> None:
     if (job := turn.state.jobs.get(id_)) is not None and not job.running:
         job.running, job.started, job.vanished = True, turn.now, ""
         turn.note(Note("site job started", job=id_))
     if job is not None:
-        job_history.started(turn, job)
+        job_history.started(turn, job, seconds)
 
 
 def suspended(turn: Turn, id_: JobId, now_so: bool) -> None:

@@ -121,6 +121,19 @@ def two_answers(output: Output, first_command: str) -> tuple[str, str]:
     return first, second
 
 
+def clocked(text: str) -> float:
+    """The seconds of 2-03:04:05, 03:04:05 or 4:05; 0 if this is no such time."""
+    days, dash, rest = text.strip().rpartition("-")
+    parts = [counted(part) for part in (days or "0", *rest.split(":"))]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts) or not 3 <= len(parts) <= 4 or (dash and not days):
+        return 0.0
+    seconds = 0
+    for part in known[1:]:
+        seconds = 60 * seconds + part
+    return float(86400 * known[0] + seconds)
+
+
 def counted(text: str) -> int | None:
     """A number by itself; None for anything else."""
     written = text.strip()

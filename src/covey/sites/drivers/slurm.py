@@ -106,7 +106,14 @@ PARTITION = re.compile(
 )
 
 # Columns have a fixed width: the formats of `-o`, with separators, have no count of restarts.
-COLUMNS = (("JobArrayID", 32), ("State", 32), ("RestartCnt", 12), ("Name", 160), ("Reason", 120))
+COLUMNS = (
+    ("JobArrayID", 32),
+    ("State", 32),
+    ("RestartCnt", 12),
+    ("Name", 160),
+    ("Reason", 120),
+    ("TimeUsed", 16),
+)
 
 
 class SlurmOptions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -187,7 +194,7 @@ class Slurm(CommandDriver):
         for line in output.stdout.split("\n"):
             if not line.strip() or line.startswith("CLUSTER: "):
                 continue
-            handle, state, restarts, title, reason = _columns(line)
+            handle, state, restarts, title, reason, used = _columns(line)
             if not HANDLE.fullmatch(handle) or not state:
                 if good:  # the rest of another job's name, with a line break in it
                     continue
@@ -196,7 +203,8 @@ class Slurm(CommandDriver):
             if title.startswith(prefix):
                 stand, why = _stand(state, reason)
                 name, again = _name(title, handle), common.whole(restarts)
-                found.append(Seen(name, handle, stand, why, again, state in SUSPENDED))
+                ran = common.clocked(used) if stand is Stand.RUNNING else 0.0
+                found.append(Seen(name, handle, stand, why, again, state in SUSPENDED, ran))
         return found
 
     def cancel(self, spec: SiteSpec, handles: Sequence[str]) -> Command:

@@ -6,6 +6,7 @@ from covey.core.record.actions import EndJob, SaveJob, Write
 from covey.core.record.events import CancelRequested, JobRefused, JobRequeued, JobStarted, PilotLeft
 from covey.core.record.model import BagId, JobOutcome, JobRecord
 from covey.core.sites.job_history import PROVEN_SECONDS
+from covey.core.sites.site_measures import measures_of
 from covey.pilot.protocol.messages import Leave
 from tests.unit.core.placing import Grounds, site
 from tests.unit.core.table import Hand, spec
@@ -127,3 +128,21 @@ def test_after_a_requeue_the_times_are_those_of_the_next_start() -> None:
     again = saved(grounds, job)
     assert again == replace(job, requeued=1030.0, requeues=1)
     assert again.waits_since == 1030.0
+
+
+def test_a_site_that_tells_for_how_long_a_job_has_run_tells_when_it_started() -> None:
+    grounds, job = stage()
+    grounds.later(20)
+    grounds.begin(job)
+    grounds.later(10)
+    grounds.handle(JobStarted(job.id, 14.0))
+    assert saved(grounds, job).started == grounds.now - 14.0
+    measures = measures_of(grounds.scheduler.state, grounds.now, "lake")
+    assert measures.start_overhead == 4.0
+
+
+def test_a_job_did_not_start_before_it_was_submitted() -> None:
+    grounds, job = stage()
+    grounds.later(20)
+    grounds.handle(JobStarted(job.id, 1e9))
+    assert saved(grounds, job).started == job.submitted

@@ -12,8 +12,15 @@ SLURM = Slurm()
 SITE = site("slurm")
 
 
-def line(handle: str, state: str, title: str, reason: str = "None", restarts: str = "0") -> str:
-    words = (handle, state, restarts, title, reason)
+def line(
+    handle: str,
+    state: str,
+    title: str,
+    reason: str = "None",
+    restarts: str = "0",
+    used: str = "0:00",
+) -> str:
+    words = (handle, state, restarts, title, reason, used)
     columns = zip(words, COLUMNS, strict=True)
     return "".join(word.ljust(width)[:width] for word, (_, width) in columns) + "\n"
 
@@ -217,3 +224,13 @@ def test_an_error_of_a_plugin_spoils_no_list() -> None:
     errors = "squeue: error: plugin_load_from_file: dlopen(topology_tree.so): cannot open\n"
     output = Output(0, line("12", "RUNNING", "covey-q7-1-4"), errors)
     assert len(SLURM.listed(SITE, PREFIX, output)) == 1
+
+
+def test_a_job_that_runs_tells_for_how_long() -> None:
+    text = (
+        line("7", "RUNNING", PREFIX + "1-1", used="1-00:01:05")
+        + line("8", "PENDING", PREFIX + "1-2", used="0:00")
+        + line("9", "RUNNING", PREFIX + "1-3", used="INVALID")
+    )
+    seen = SLURM.listed(SITE, PREFIX, Output(0, text, ""))
+    assert [job.ran_seconds for job in seen] == [86465.0, 0.0, 0.0]
