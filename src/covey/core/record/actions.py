@@ -1,7 +1,8 @@
-"""What to do about it. Imperative; carried out by the engine through ports.
+"""Actions: what core wants done. Named in the imperative; the engine carries them out through
+ports.
 
 Durable changes travel as `Write`, numbered in order; the store makes them durable in that order
-and says `Committed(through)`. What waits for durability waits inside core.
+and answers `Committed(through)`. Whatever must wait until a write is durable waits inside core.
 """
 
 from enum import StrEnum
@@ -48,14 +49,14 @@ class SaveBagStatus(Struct, frozen=True):
 
 
 class SaveOutputSummary(Struct, frozen=True):
-    """What came of the tasks of a bag so far."""
+    """The outputs of a bag's tasks so far."""
 
     bag: BagId
     outputs: OutputSummary
 
 
 class AppendSegment(Struct, frozen=True):
-    """The bag has `total` tasks now. Its key, if any, is used up."""
+    """The bag has `total` tasks now. `key`: of the request, if it had one."""
 
     bag: BagId
     segment: Segment
@@ -75,8 +76,8 @@ class SaveInputVersion(Struct, frozen=True):
 
 
 class PurgeBag(Struct, frozen=True):
-    """Remove what is kept of a bag that is over: `logs` (what tasks printed), `files` (what they
-    returned), or `all`: then there is no such bag any more."""
+    """Remove a part of a bag that is over: `logs` (output of its tasks), `files` (that they
+    returned), or `all`: then the bag does not exist any more."""
 
     bag: BagId
     what: str
@@ -106,9 +107,9 @@ class RecordEnds(Struct, frozen=True):
 
 
 class ReopenFailed(Struct, frozen=True):
-    """The counted failures of these tasks of a bag (None: of all) count no longer; the tasks have
-    a fresh start, with so many times the memory and the time, or these amounts. The bag runs. With
-    `done` the counted successes of these tasks, which are named then, count no longer either."""
+    """The failures of these tasks of a bag (None: of all) do not count any more, and the bag runs.
+    The tasks start afresh, with the memory and the time multiplied by these factors, or these
+    amounts. With `done`, their successes do not count any more either; then `tasks` is not None."""
 
     bag: BagId
     at: float
@@ -121,7 +122,7 @@ class ReopenFailed(Struct, frozen=True):
 
 
 class SaveHost(Struct, frozen=True):
-    """A host was heard of; `tags` is all that is known to be true of it now."""
+    """A pilot on this host was heard; `tags` are all tags that it publishes now."""
 
     host: str
     site: str
@@ -132,14 +133,14 @@ class SaveHost(Struct, frozen=True):
 
 
 class SavePolicy(Struct, frozen=True):
-    """What decides for the bag from now on."""
+    """The bag has this policy from now on."""
 
     bag: BagId
     policy: PolicySpec
 
 
 class SaveHistory(Struct, frozen=True):
-    """What is remembered of a host that was saved before."""
+    """The history of a host that was saved before."""
 
     host: str
     history: History
@@ -220,27 +221,27 @@ class Write(Struct, frozen=True):
 
 
 class Submitted(Struct, frozen=True):
-    """To the author of a bag."""
+    """The answer to a submission."""
 
     bag: BagId
     total: int
-    known: bool  # this key had been submitted before
+    known: bool  # its key was submitted before
 
 
 class Done(Struct, frozen=True):
-    """What was asked for is durable; `count` tasks were touched."""
+    """The request is durable; it has changed `count` tasks."""
 
     count: int
 
 
 class Tried(Struct, frozen=True):
-    """A pilot is being started, for somebody to see."""
+    """The job that was submitted to try out a site."""
 
     job: JobId
 
 
 class Issued(Struct, frozen=True):
-    """A token is valid, and durably so."""
+    """A token is valid, durably."""
 
     id: int
 
@@ -273,7 +274,7 @@ class Refuse(Struct, frozen=True):
 
 
 class LoadBag(Struct, frozen=True):
-    """Read a bag that core holds no longer; `BagLoaded` answers, after all earlier writes."""
+    """Read a bag that is not in memory; `BagLoaded` answers, after all earlier writes."""
 
     request: RequestId
     bag: BagId
@@ -291,13 +292,13 @@ class LoadRows(Struct, frozen=True):
 
 
 class SubmitPilots(Struct, frozen=True):
-    """Start site jobs that will enrol as pilots: all of one site, and alike."""
+    """Start site jobs that will enrol as pilots: all of one site, and equal but for their ids."""
 
     jobs: tuple[JobRecord, ...]
 
 
 class CancelJobs(Struct, frozen=True):
-    """Take back site jobs, all of one site."""
+    """Cancel site jobs, all of one site."""
 
     jobs: tuple[JobRecord, ...]
 
@@ -309,7 +310,7 @@ class DefineSites(Struct, frozen=True):
 
 
 class Note(Struct, frozen=True):
-    """A line for the structured log: what core decided, in words and ids."""
+    """A line for the structured log: a decision of core, with ids."""
 
     what: str
     bag: int = 0

@@ -16,17 +16,17 @@ class Attempt(Struct, eq=False):
     sent: float
     kind: int = 0  # its class
     weight: int = 1  # slots of its pilot that it takes
-    deadline: float = 0.0  # when it is no longer waited for; 0: never
-    expired: bool = False  # … which has happened
-    replica: bool = False  # its task was out already
-    rank: float = 0.0  # what its bag's policy thought of the host
+    deadline: float = 0.0  # when it is given up; 0: never
+    expired: bool = False  # its deadline has passed
+    replica: bool = False  # its task had another attempt when it was sent
+    rank: float = 0.0  # that its bag's policy gave to the pilot
     recalled: bool = False
     cancelled: bool = False
 
 
 class Raised(Struct, frozen=True):
-    """Tasks (None: all) whose owner gave them more when they were reopened: so many times as
-    much, or an amount (0: none was named)."""
+    """Tasks (None: all) that got more memory or time when their owner reopened them: by a factor,
+    or an amount (0: no amount given)."""
 
     tasks: BitMap | None
     memory: float

@@ -1,7 +1,6 @@
-"""Calls that travel as files. What stands in the place of such a call names its file; it always has
-the same length, with digits enough for the largest, so that no pilot takes it for base64:
-`covey.pilot.calls.call_records` says why.
-"""
+"""Calls that travel as files. A reference to the file takes the place of such a call. All
+references have the same length, so that no pilot takes one for base64
+(`covey.pilot.calls.call_records`)."""
 
 import re
 from collections.abc import Iterator
@@ -18,15 +17,15 @@ def reference(blob: Blob) -> str:
 
 
 def file_of(call: Scalar) -> Blob | None:
-    """The file that holds the call; none if the call is here itself."""
+    """The file that holds the call; None if this is the call itself."""
     if not isinstance(call, str) or call[:1] != BY_FILE:
         return None
-    found = _REFERENCE.fullmatch(call)
-    return None if found is None else Blob(found[1], int(found[2]))
+    match = _REFERENCE.fullmatch(call)
+    return None if match is None else Blob(match[1], int(match[2]))
 
 
 def files_in(segment: Segment) -> list[Blob]:
-    """Of the calls in a segment of a bag of calls."""
+    """The files of the calls in a segment of a bag of calls."""
     if not has_files(segment):
         return []
     return [blob for blob in file_of_each(segment) if blob is not None]

@@ -1,7 +1,7 @@
-"""What happened. Past tense; each carries its cause, if only a request's number.
+"""Events: what happened, in past tense. Each carries its cause, at least a request's number.
 
-Requests come from pilots and clients; the rest are the answers of ports. Every action that can
-fail has an event that says so.
+Requests come from pilots and clients; the other events are answers of ports. Every action that can
+fail has an event for the failure.
 """
 
 from typing import TypeAlias
@@ -65,9 +65,10 @@ class ResumeRequested(Struct, frozen=True):
 
 
 class RetryRequested(Struct, frozen=True):
-    """The owner wants given-up tasks (None: all of them) tried again, from now on with so many
-    times the memory and the time, or with these amounts (0: none is named). With `done`, tasks
-    that were done run again too. With `changes`, attempts from now on get other input files."""
+    """The owner wants given-up tasks (None: all of them) tried again. From now on they get the
+    memory and the time multiplied by these factors, or these amounts (0: no amount given). With
+    `done`, tasks that were done run again, too. With `changes`, later attempts get other input
+    files."""
 
     request: RequestId
     bag: BagId
@@ -81,7 +82,7 @@ class RetryRequested(Struct, frozen=True):
 
 
 class PolicyRequested(Struct, frozen=True):
-    """Let this decide for the bag from now on."""
+    """The bag gets this policy from now on."""
 
     request: RequestId
     bag: BagId
@@ -89,7 +90,7 @@ class PolicyRequested(Struct, frozen=True):
 
 
 class PurgeRequested(Struct, frozen=True):
-    """Remove what is kept of a bag that is over: `logs`, `files`, or `all` of it."""
+    """Remove a part of a bag that is over: its `logs`, its `files`, or `all`."""
 
     request: RequestId
     bag: BagId
@@ -97,8 +98,8 @@ class PurgeRequested(Struct, frozen=True):
 
 
 class TokenIssued(Struct, frozen=True):
-    """`digest` is of a token that the server has drawn; only whoever asked knows the token.
-    `by_admin`: an administrator asked, whom no share of an owner binds."""
+    """`digest`: of a token that the server has drawn; only the caller gets the token itself.
+    `by_admin`: an administrator asked, so the share of an owner does not limit the request."""
 
     request: RequestId
     name: str
@@ -115,28 +116,28 @@ class TokenRevoked(Struct, frozen=True):
 
 
 class PilotDismissed(Struct, frozen=True):
-    """Somebody sends this pilot home."""
+    """A person wants this pilot to end."""
 
     request: RequestId
     pilot: PilotId
 
 
 class FollowRequested(Struct, frozen=True):
-    """Somebody watches what this task (-1: every task of the bag) prints, for a while."""
+    """A person watches the output of this task (-1: of every task of the bag), for a while."""
 
     bag: BagId
     task: int
 
 
 class ProgramHeard(Struct, frozen=True):
-    """Somebody waits for the values of this bag's calls."""
+    """A program waits for the values of this bag's calls."""
 
     bag: BagId
 
 
 class PilotEnrolled(Struct, frozen=True):
     """`credential` was drawn by the server (core has no secure randomness); only its digest is
-    kept. `owner`: whose tasks it may run, by what it has shown; empty: anybody's."""
+    kept. `owner`: whose tasks the pilot may run, as its secret proves; empty: everybody's."""
 
     request: RequestId
     enrol: Enrol
@@ -156,7 +157,7 @@ class PilotLeft(Struct, frozen=True):
 
 
 class RequestDropped(Struct, frozen=True):
-    """Whoever waited for this answer has hung up."""
+    """The sender of this request has hung up before it was answered."""
 
     request: RequestId
     pilot: PilotId
@@ -169,7 +170,7 @@ class Committed(Struct, frozen=True):
 
 
 class BagLoaded(Struct, frozen=True):
-    """The record's answer to `LoadBag`; nothing when it has no such bag."""
+    """The record's answer to `LoadBag`. `snapshot`: None if there is no such bag."""
 
     request: RequestId
     bag: BagId
@@ -193,15 +194,15 @@ class RowsFailed(Struct, frozen=True):
 
 
 class JobSubmitted(Struct, frozen=True):
-    """The job waits at its site, which calls it so; also news of one that was submitted by an
-    earlier server, or of which we were unsure."""
+    """The job waits at its site, which calls it `handle`. Also for a job that an earlier server
+    submitted, or whose submission had an unknown outcome."""
 
     job: JobId
     handle: str = ""
 
 
 class JobStarted(Struct, frozen=True):
-    """The site says that it runs."""
+    """The site says that the job runs."""
 
     job: JobId
     seconds: float = 0.0  # for how long it has run, as far as the site tells
@@ -215,43 +216,43 @@ class JobSuspended(Struct, frozen=True):
 
 
 class JobRequeued(Struct, frozen=True):
-    """It ran, and waits again; its pilot is no more."""
+    """The job ran and waits again; its pilot is gone."""
 
     job: JobId
     reason: str
 
 
 class JobRefused(Struct, frozen=True):
-    """The site would not take the job: it is surely not there."""
+    """The site did not accept the job, so the job is certainly not there."""
 
     job: JobId
     reason: str
 
 
 class JobEnded(Struct, frozen=True):
-    """The site says that this job is no more; so is its pilot."""
+    """The site says that this job has ended; its pilot is gone."""
 
     job: JobId
     reason: str
 
 
 class JobVanished(Struct, frozen=True):
-    """The site no longer lists the job, or never did; how it ended nobody knows."""
+    """The site does not list the job; it is unknown how the job ended."""
 
     job: JobId
     reason: str
 
 
 class SiteFailed(Struct, frozen=True):
-    """Nothing can be had of a site: its commands fail, or its credentials are gone. Said once for
-    each time that it was tried."""
+    """A site cannot be used: its commands fail, or its credentials are missing. Sent after each
+    try that failed."""
 
     site: str
     reason: str
 
 
 class SiteAnswered(Struct, frozen=True):
-    """A site that had failed has answered; also its first answer."""
+    """A site has answered: for the first time, or for the first time after it failed."""
 
     site: str
 
@@ -264,14 +265,14 @@ class SiteMeasured(Struct, frozen=True):
 
 
 class SiteSaved(Struct, frozen=True):
-    """Somebody adds a site, or changes one that was added so."""
+    """A person adds a site, or changes a site that a person added."""
 
     request: RequestId
     spec: SiteSpec
 
 
 class SiteStatusRequested(Struct, frozen=True):
-    """On again, paused, or to be drained."""
+    """A person switches a site on, pauses it or drains it."""
 
     request: RequestId
     site: str
@@ -279,14 +280,14 @@ class SiteStatusRequested(Struct, frozen=True):
 
 
 class SiteRemoved(Struct, frozen=True):
-    """What waits there is taken back and its pilots end; then it is gone."""
+    """A person removes a site: its waiting jobs are cancelled and its pilots end first."""
 
     request: RequestId
     site: str
 
 
 class SiteTried(Struct, frozen=True):
-    """`covey site test`: one pilot there, whatever the demand, for tasks of whoever asks."""
+    """`covey site test`: start one pilot there, whatever the demand, for tasks of `owner`."""
 
     request: RequestId
     site: str
@@ -294,18 +295,18 @@ class SiteTried(Struct, frozen=True):
 
 
 class TrialEnded(Struct, frozen=True):
-    """Enough was seen of it: its job is taken back, or its pilot goes home."""
+    """The test of a site is over: its job is cancelled, or its pilot ends."""
 
     request: RequestId
     job: JobId
 
 
 class DrainRequested(Struct, frozen=True):
-    """The server is about to end: send the pilots home."""
+    """The server is about to end: pilots that need not wait for the next server end, too."""
 
 
 class DrawContinued(Struct, frozen=True):
-    """There was time for more of what core could not look at in one go (`ReplicaWatch.drawing`)."""
+    """There is time for work that core has put off (`ReplicaWatch.drawing`, `PolicyBudgets`)."""
 
 
 class Ticked(Struct, frozen=True):

@@ -1,10 +1,10 @@
-"""What is remembered of hosts and sites besides their records: how they fared so far."""
+"""Histories of hosts and sites: successes, failures and speeds so far."""
 
 from msgspec import Struct
 
 
 class Ban(Struct, frozen=True, omit_defaults=True):
-    """Of a host, for the bags of one owner."""
+    """A host gets no tasks of one owner for a while."""
 
     since: float  # the first failure since the last success
     until: float = 0.0
@@ -12,8 +12,8 @@ class Ban(Struct, frozen=True, omit_defaults=True):
 
 
 class History(Struct, omit_defaults=True):
-    """What is remembered of a host, whoever runs on it. Counts marked as decayed lose half their
-    weight in `history.HALF_LIFE`; `at` is when they were last brought up to date."""
+    """The history of a host, over all owners. Counts marked as decayed lose half their weight in
+    `host_history.HALF_LIFE`; `at` is when they were last brought up to date."""
 
     site: str = ""
     at: float = 0.0
@@ -33,7 +33,7 @@ class History(Struct, omit_defaults=True):
 
 
 class SiteHistory(Struct, omit_defaults=True):
-    """Of all pilots of a site. Sums are decayed: what happened a while ago weighs half."""
+    """The history of all pilots of a site. Sums are decayed, like the counts of a `History`."""
 
     log_speed: float = 0.0  # of its tasks, compared to those of other sites: log(1.0) is average
     speed_weight: float = 0.0  # how many tasks that comes from

@@ -44,8 +44,8 @@ def version_of(firsts: Sequence[tuple[int, int]], attempt: tuple[int, int]) -> i
 
 
 def with_changes(spec: BagSpec, every: Iterable[InputChanges]) -> tuple[BagSpec, set[str]]:
-    """The same bag with these changes of its files, one after the other, and the digests of those
-    that were replaced on the way. All at once: there may be many files, and many changes."""
+    """The same bag with these changes of its files, in this order, and the digests of the files
+    that they replace. All changes at once, since there may be many files, and many changes."""
     inputs = {placed.path: placed for placed in spec.inputs}
     manifest = dict(spec.manifest)
     seal, replaced = spec.sources_seal, set[str]()
@@ -53,7 +53,7 @@ def with_changes(spec: BagSpec, every: Iterable[InputChanges]) -> tuple[BagSpec,
         gone = [inputs.get(placed.path) for placed in changes.inputs]
         inputs.update((placed.path, placed) for placed in changes.inputs)
         gone += [inputs.pop(path, None) for path in changes.removed]
-        replaced.update(one.blob.digest for one in gone if one is not None and one.blob is not None)
+        replaced.update(old.blob.digest for old in gone if old is not None and old.blob is not None)
         replaced.update(manifest[key].digest for key in changes.manifest if key in manifest)
         manifest.update(changes.manifest)
         seal = changes.sources_seal or seal
@@ -62,7 +62,7 @@ def with_changes(spec: BagSpec, every: Iterable[InputChanges]) -> tuple[BagSpec,
 
 
 def digests_in(files: BagSpec | InputChanges) -> Iterator[str]:
-    """Of the input files that a bag, or a change of it, names."""
+    """The digests of the input files that a bag, or a change of its files, names."""
     yield from (placed.blob.digest for placed in files.inputs if placed.blob is not None)
     yield from (blob.digest for blob in files.manifest.values())
 
@@ -76,9 +76,11 @@ def views_of(versions: Sequence[InputVersion]) -> list[InputVersionView]:
 
 
 def summary(spec: BagSpec, versions: list[InputVersionView]) -> InputSummary:
-    own = [one for one in spec.task_inputs if one.base]
+    own = [task_input for task_input in spec.task_inputs if task_input.base]
     paths = [source.path for source in spec.sources[:FEW_PATHS]]
-    paths += [str(PurePosixPath(one.base, one.source)) for one in own[: FEW_PATHS - len(paths)]]
+    paths += [
+        str(PurePosixPath(input_.base, input_.source)) for input_ in own[: FEW_PATHS - len(paths)]
+    ]
     return InputSummary(
         host=spec.sources_host,
         paths=paths,

@@ -43,8 +43,8 @@ class PilotStatus(StrEnum):
 
 
 class SiteStatus(StrEnum):
-    """PAUSED: nothing new is started there. DRAINING: what waits there is taken back, and pilots
-    end when their tasks have."""
+    """PAUSED: no job is started there. DRAINING: waiting jobs are cancelled, and pilots end when
+    their tasks have."""
 
     ON = "on"
     PAUSED = "paused"
@@ -52,7 +52,7 @@ class SiteStatus(StrEnum):
 
 
 class JobStatus(StrEnum):
-    """Of a site job: what a site's own queue runs, a pilot."""
+    """The status of a site job: a pilot in the queue of a site."""
 
     SUBMITTED = "submitted"
     ENDED = "ended"
@@ -73,7 +73,7 @@ class JobOutcome(StrEnum):
 
 
 class Role(StrEnum):
-    """What the bearer of a token may do: see everything, run bags of their own, or anything."""
+    """What a token allows: to see everything, to run bags of one's own, or everything."""
 
     VIEWER = "viewer"
     USER = "user"
@@ -85,12 +85,12 @@ class Verdict(StrEnum):
 
     COUNTS = "counts"  # it is the result
     REPLACES = "replaces"  # it is a success, and takes the place of a counted failure
-    LATE = "late"  # a success of a bag core holds no longer: counts if the task has no success
+    LATE = "late"  # a success of a bag not in memory: counts if the task has no success
     WASTE = "waste"  # recorded only
 
 
 class Need(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one task takes of its host. 0: nothing said."""
+    """The resources that one task takes of its host. 0: not specified."""
 
     cores: int = 1
     memory_mb: int = 0
@@ -100,7 +100,7 @@ class Need(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Condition(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """On one parameter: it is one of these values, or a number from `low` to `high`."""
+    """A condition on one parameter: it is one of these values, or a number from `low` to `high`."""
 
     name: str
     values: tuple[Scalar, ...] = ()
@@ -125,22 +125,22 @@ class Blob(Struct, frozen=True, omit_defaults=True):
 
 
 class Placed(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A file that every task finds at `path` in its directory; hard-linked and read-only, unless
-    it asked for a copy. From the server (`blob`) or fetched by the host (`url`, and the digest
-    that it must have, if one is given)."""
+    """A file that every task finds at `path` in its directory: hard-linked and read-only, or as a
+    copy of its own. It comes from the server (`blob`), or the host fetches it (`url`); with a
+    `digest`, the fetched file must have it."""
 
     path: str
     blob: Blob | None = None
     url: str = ""
     digest: str = ""
-    executable: bool = False  # of one from a URL
+    executable: bool = False  # of a file from a URL
     copy: bool = False
 
 
 class TaskInput(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A file of each task's own: both texts have {NAME}s in them; the first, filled in, is a key
-    of the bag's `manifest`. `base` is the directory of the submitting machine that the source is
-    relative to; empty: not known."""
+    """A file of each task's own. `source` and `path` are texts with {NAME}s; the source, filled in,
+    is a key of the bag's `manifest`. `base`: the directory on the submitting machine that the
+    source is relative to; empty: not known."""
 
     source: str
     path: str
@@ -160,9 +160,9 @@ class InputSource(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class InputChanges(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Files that take the place of those that a bag had: `inputs` of all tasks by their paths (a
-    new path is added), and files of single tasks by their keys in the `manifest`. `removed` are
-    paths of inputs that tasks get no longer. `sources_seal` takes the place of the bag's."""
+    """Files that replace those of a bag: `inputs` of all tasks by their paths (a new path is
+    added), and files of single tasks by their keys in the `manifest`. `removed`: paths of inputs
+    that later tasks do not get. `sources_seal` replaces the bag's."""
 
     inputs: tuple[Placed, ...] = ()
     removed: tuple[str, ...] = ()
@@ -171,8 +171,8 @@ class InputChanges(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class InputVersion(Struct, frozen=True, kw_only=True):
-    """Files that were sent after the bag: attempts from `first` on got them. `files` is how many
-    files differ from the version before, `names` are a few of them."""
+    """Files that were sent after the bag: attempts from `first` on got them. `files`: how many
+    differ from the version before; `names`: a few of them."""
 
     first: AttemptId
     at: float
@@ -182,15 +182,15 @@ class InputVersion(Struct, frozen=True, kw_only=True):
 
 
 class Rows(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Parameters from the rows of a file that the server holds. The server says which they are,
-    and how many."""
+    """Parameters from the rows of a file that the server holds. The server fills in `names`,
+    `count`, `text_names` and `row_bytes`."""
 
     digest: str
     form: str  # csv, tsv, semicolons, jsonl, lines
     names: tuple[str, ...] = ()
     count: int = 0
     text_names: tuple[str, ...] = ()  # columns that are text, although they look like numbers
-    row_bytes: int = 0  # of the longest rows, about; 0: not known
+    row_bytes: int = 0  # about the length of the longest rows; 0: not known
 
 
 class Segment(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -204,8 +204,8 @@ class Segment(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PolicySpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What decides for a bag, as its owner wrote it: ClassAd expressions, and plain keys that
-    become part of them (`core.policies`). Empty: as the preset has it."""
+    """A bag's policy as its owner wrote it: ClassAd expressions, and plain keys that become part of
+    them (`match.policies`). Empty: the preset's."""
 
     preset: str = ""
     requirements: str = ""  # JobRequirements: where a task may run
@@ -225,11 +225,11 @@ class PolicySpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BagSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a person asks for. Equal keys are one submission, however often it is sent.
+    """A bag as a person submits it. Submissions with equal keys are one submission.
 
-    `need_from` are resources (cores, memory, disk, gpus, time) that the parameters of a task say:
-    of each, text with {NAME}s, such as "{mem} GB". Then the server fills in `task_needs`: every
-    combination of resources that tasks of the first segment have, once."""
+    `need_from`: resources (cores, memory, disk, gpus, time) that come from parameters, each as text
+    with {NAME}s, such as "{mem} GB". Then the server fills in `task_needs`: every combination of
+    resources that tasks of the first segment have, once."""
 
     argv: tuple[str, ...]
     calls: bool = False  # `argv` starts a process that stays; tasks are calls that it is given
@@ -246,15 +246,15 @@ class BagSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     chdir: str = ""
     need: Need = Need()
     need_from: dict[str, str] = {}
-    rules: tuple[Rule, ...] = ()  # the first that fits a task decides; else `need` holds
+    rules: tuple[Rule, ...] = ()  # the first rule that fits a task decides; else `need` holds
     task_needs: tuple[Need, ...] = ()
     order: str = LONG_FIRST  # tasks with more time go out first; GIVEN: by their numbers
     pin: bool = False  # bind each task to cores of its own
     retries: int = 0
-    grow_memory: float = 1.0  # each retry after a lack of memory gets so many times the memory
-    grow_time: float = 3.0  # after a time limit, so many times the time …
-    overtimes: int = 3  # … up to so often, on top of the retries
-    breaker: int = 30  # so many failures in a row, with no success, pause the bag; 0: never
+    grow_memory: float = 1.0  # each retry after a lack of memory gets its memory times this
+    grow_time: float = 3.0  # each retry after a time limit gets its time times this …
+    overtimes: int = 3  # … at most this often, on top of the retries
+    breaker: int = 30  # this many failures in a row without a success pause the bag; 0: never
     idempotent: bool = True
     policy: PolicySpec = PolicySpec()
     inputs: tuple[Placed, ...] = ()
@@ -287,8 +287,8 @@ BAG_RANGES: dict[str, tuple[int, int]] = {
 
 
 class UnkeptFiles(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Files that tasks of a bag left in their directories and that no output pattern names, so
-    that they were removed: of how many tasks, how many, how large in all, and a few names."""
+    """Files that tasks of a bag left in their directories and that no output pattern matches, so
+    that they were removed. `tasks`: how many left such files; `names`: a few of them."""
 
     tasks: int = 0
     files: int = 0
@@ -297,7 +297,7 @@ class UnkeptFiles(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class OutputSummary(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What came of the tasks of a bag that ended well. `something`: at least one of them printed
+    """The outputs of the tasks of a bag that ended well. `something`: at least one task printed
     something, reported values or returned files."""
 
     something: bool = False
@@ -305,8 +305,8 @@ class OutputSummary(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BagRecord(Struct, frozen=True, kw_only=True):
-    """`total` and `open` as they are now; `segments` are those that came after the first, which
-    is in the spec."""
+    """`total` and `open` are as of now; `segments` are those after the first, which is in the
+    spec."""
 
     id: BagId
     spec: BagSpec
@@ -316,15 +316,15 @@ class BagRecord(Struct, frozen=True, kw_only=True):
     reason: str = ""  # why it is paused
     open: bool = False
     segments: tuple[Segment, ...] = ()
-    policy: PolicySpec | None = None  # since it was changed; else that of the spec holds
+    policy: PolicySpec | None = None  # if it was changed; else that of the spec holds
     outputs: OutputSummary = OutputSummary()
     input_versions: tuple[InputVersion, ...] = ()  # those after the first, which is in the spec
 
 
 class Reopening(Struct, frozen=True, kw_only=True):
-    """These tasks (None: all that had failed) were given a fresh start, and from then on get so
-    many times the memory and the time, or these amounts (0: none was named). `row` is the last end
-    recorded before. Where there is more memory or time, the tasks are named."""
+    """These tasks (None: all that had failed) were given a fresh start. From then on they get the
+    memory and the time multiplied by these factors, or these amounts (0: no amount given). `row`:
+    the last end recorded before. `tasks` is not None if memory or time changes."""
 
     row: int
     tasks: tuple[int, ...] | None = None
@@ -335,7 +335,7 @@ class Reopening(Struct, frozen=True, kw_only=True):
 
     @property
     def raises(self) -> bool:
-        """Whether memory or time are other than before."""
+        """Whether memory or time changes."""
         factors = self.memory != 1.0 or self.time != 1.0
         return factors or bool(self.memory_mb or self.limit_seconds)
 
@@ -356,13 +356,13 @@ class PilotRecord(Struct, frozen=True, kw_only=True):
     gpus: int = 0
     machine: str = ""
     boot: str = ""
-    owner: str = ""  # whose tasks it runs; empty: anybody's
+    owner: str = ""  # whose tasks it runs; empty: everybody's
     status: PilotStatus = PilotStatus.ACTIVE
     recorded: int = 0  # the last sync whose ends are durable
 
 
 class TokenRecord(Struct, frozen=True, kw_only=True):
-    """A right to call the API. Only the digest of the token is kept."""
+    """A token: the right to call the API. Only its digest is kept."""
 
     id: int
     name: str
@@ -379,11 +379,10 @@ Option: TypeAlias = bool | int | float | str | tuple[Any, ...] | dict[str, Any]
 
 
 class SiteFacts(Struct, frozen=True, kw_only=True):
-    """What core must know of a site that its table does not say: its driver derives these facts
-    from its options."""
+    """Facts about a site that its driver derives from its options, for core."""
 
     here: bool = False  # pilots are processes of the server's machine and user, and end with it
-    by_hand: bool = False  # people start the pilots: none can be submitted
+    by_hand: bool = False  # people start the pilots: core submits no jobs
     whole_nodes: bool = False  # a pilot gets all slots, however few it needs
     # Unix accounts that tasks run under, as names of hosts ("": the server's own); None: `host`.
     accounts: tuple[str, ...] | None = None
@@ -409,13 +408,13 @@ class SiteSpec(Struct, frozen=True, kw_only=True):
     disk_mb: int = 0
     gpus: int = 0
     wall_seconds: float = 3600.0  # a pilot's life, at most
-    idle_seconds: float = 0.0  # after which a pilot goes home; 0: as the server says
+    idle_seconds: float = 0.0  # after which an idle pilot ends; 0: the server's setting
     queued: int = 10  # pilots that may wait there
-    running: int = 100  # … and run or wait
-    per_user: int = 0  # … for one owner's tasks
+    running: int = 100  # pilots that may wait or run there
+    per_user: int = 0  # pilots that may wait or run there for one owner's tasks
     all_memory_mb: int = 0  # of all pilots there
     all_disk_mb: int = 0
-    ramp: int = 4  # pilots that wait at first; more as they start
+    ramp: int = 4  # pilots that may wait at first; more when they start
     interval_seconds: float = 10.0  # between two looks at its list
     pause_seconds: float = 0.2  # between two commands
     credentials: tuple[str, ...] = ()  # files that must be there
@@ -429,8 +428,8 @@ class SiteSpec(Struct, frozen=True, kw_only=True):
 
 
 class SiteRecord(Struct, frozen=True, kw_only=True):
-    """`of_file`: it stands in the configuration, which says what it is. `removed`: it goes when the
-    last of its jobs has."""
+    """`of_file`: the site is defined in the configuration file. `removed`: it is forgotten when its
+    last job has ended."""
 
     spec: SiteSpec
     status: SiteStatus = SiteStatus.ON
@@ -439,7 +438,8 @@ class SiteRecord(Struct, frozen=True, kw_only=True):
 
 
 class JobRecord(Struct, frozen=True, kw_only=True):
-    """A pilot that was asked for. `handle`: what the site calls it, once that is known."""
+    """A pilot that a site was asked for. `handle`: the site's name for the job, once it is
+    known."""
 
     id: JobId
     site: str
@@ -473,7 +473,7 @@ class JobRecord(Struct, frozen=True, kw_only=True):
 
 class ChunkRecord(Struct, frozen=True, kw_only=True):
     """Task numbers first … stop-1, reserved for dispatch. In a closed chunk every task has its
-    result; in an open one the ends tell which."""
+    result; in an open chunk the ends tell which tasks have."""
 
     first: int
     stop: int
@@ -510,7 +510,7 @@ class EndRecord(Struct, frozen=True):
 
 
 class BagSnapshot(Struct, frozen=True, kw_only=True):
-    """All that the record knows of an unfinished bag: enough to go on with it."""
+    """All that the record has of an unfinished bag: enough to go on with it."""
 
     bag: BagRecord
     chunks: tuple[ChunkRecord, ...]
@@ -521,11 +521,11 @@ class BagSnapshot(Struct, frozen=True, kw_only=True):
     short: dict[int, int] = {}  # task -> how often it ran out of memory, likewise
     reopenings: tuple[Reopening, ...] = ()  # oldest first
     keys: tuple[str, ...] = ()  # of the segments that were appended
-    broken: str = ""  # why it could not be read; then its spec says only whose it is
+    broken: str = ""  # why it could not be read; then only the owner in its spec is valid
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """What a server starts from."""
+    """All that a server starts with."""
 
     epoch: int
     bags: tuple[BagSnapshot, ...]
@@ -556,12 +556,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     most_ends: int = 4096
     most_pilots: int = 100_000
     most_losses: int = 20
-    absent_seconds: float = 300.0  # without anybody who waits for the values of calls
-    buffer_seconds: float = 30.0  # that a chunk which fits nobody stands in the way of others
+    absent_seconds: float = 300.0  # after which a bag of calls is paused if no program waits
+    buffer_seconds: float = 30.0  # after which a chunk that fits no pilot lets others go first
     replicate_seconds: float = 1.0  # between two draws
     ban_seconds: float = 3600.0  # T: the longest
     ban_growth: float = 650.0  # C: how fast they become longer
-    batch: bool = False  # when work comes, give it to the best of those who wait, not the first
+    batch: bool = False  # new work goes to the best waiting pilots, not to the first ones
     sites: tuple[SiteSpec, ...] = ()  # those of the configuration
-    receipt_key: bytes = b""  # seals what pilots show of attempts (`core.receipts`)
+    receipt_key: bytes = b""  # seals receipts (`protocol.receipts`)
     user: str = ""  # the account that the server runs as; empty: not known

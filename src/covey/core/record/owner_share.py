@@ -1,13 +1,13 @@
-"""How much of something that is bounded one owner may have: a part of what the others have left.
+"""The share of one owner in something limited: a part of what the other owners have left.
 
-So the next owner always finds some, however much the first one takes.
+So there is always something left for the next owner.
 """
 
 HALF = 0.5
 
 
 def owner_share(total: int, others: int, part: float = HALF) -> int:
-    """What one owner may hold in all, when the others hold so much: at least one, if any is
+    """The most that one owner may hold when all others hold `others`: at least one, if any is
     left."""
     left = total - others
     return max(int(left * part), min(left, 1))

@@ -1,4 +1,4 @@
-"""Which rule for resources a task falls under: the first one whose conditions all hold."""
+"""Finds the rule for a task's resources: the first rule whose conditions all hold."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -12,8 +12,8 @@ RuleOf: TypeAlias = Callable[[Sequence[Scalar]], int]
 
 
 def rule_finder(spec: BagSpec, names: Sequence[str]) -> RuleOf | None:
-    """From a task's values to the number of its rule, from 1; 0: none fits. None if the bag has no
-    rules."""
+    """A function from a task's values to the number of its rule, from 1; 0 if no rule fits. None if
+    the bag has no rules."""
     if not spec.rules:
         return None
     place = {name: index for index, name in enumerate(names)}
@@ -52,7 +52,7 @@ def _test(condition: Condition, reading: str) -> Callable[[Scalar], bool]:
 
 
 def _plain(value: Scalar) -> Scalar:
-    """1 and 1.0 and "1" are the same to whoever writes a rule."""
+    """1 and 1.0 and "1" are equal in a rule."""
     try:
         return float(value)
     except (ValueError, OverflowError):  # a text, or a number of hundreds of digits

@@ -1,4 +1,4 @@
-"""A bag whose own things could not be handled, until the end of the turn: then it is quarantined
+"""Suspects: bags that core could not handle in this turn. When it ends they are quarantined
 (`quarantine`; docs/decisions/0018-quarantine.md)."""
 
 from traceback import format_exception
@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from covey.core.errors import CoveyError
 
-MARK = "quarantined: "  # the reason of a bag that is begins with it
+MARK = "quarantined: "  # the reason of a quarantined bag begins with this
 LONGEST_REASON = 300  # characters of an exception's text that people are shown
 LONGEST_TRACE = 6000  # … of its traceback, in the log
 
@@ -21,8 +21,8 @@ class Suspect(Struct, frozen=True):
 
 def suspect(what: str, error: Exception) -> Suspect:
     """`what` could not be done with a bag, because of this error."""
-    known = isinstance(error, CoveyError)  # its words are enough
-    return Suspect(f"{what}: {brief(error)}", "" if known else trace(error))
+    expected = isinstance(error, CoveyError)  # its text is enough
+    return Suspect(f"{what}: {brief(error)}", "" if expected else trace(error))
 
 
 def brief(error: Exception) -> str:

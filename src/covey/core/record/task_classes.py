@@ -1,10 +1,9 @@
-"""Which class a task is of. Decisions are made per class and not per task.
+"""Finds the class of a task. Decisions are made per class and not per task.
 
-A class is a combination of resources. They have numbers, by which pilots know them too: where no
-resource is taken from parameters, 0 is the bag's own need and i + 1 that of rule i; otherwise each
-need that some task has is a class (`task_needs`). A policy that looks at parameters splits these
-further, by their values, as tasks with new ones are met (`bag_policy`).
-"""
+A class is a combination of resources (a need). Needs have numbers, and pilots use the same numbers.
+If no resource comes from parameters, 0 is the bag's own need and i + 1 that of rule i; otherwise
+each need that some task has is a class (`task_needs`). A policy that reads parameters splits
+classes further, by values of the parameters, when tasks with new values are met (`bag_policy`)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
@@ -27,23 +26,23 @@ Classify: TypeAlias = Callable[[Sequence[Scalar]], int]
 
 
 def needs_of(spec: BagSpec, more: Iterable[Segment] = ()) -> list[Need]:
-    """By number. `more` are the segments that were appended."""
+    """The needs of a bag, by number. `more` are the segments that were appended."""
     if not task_needs.varies(spec):
         return [spec.need, *(rule.need for rule in spec.rules)]
-    found = dict.fromkeys(spec.task_needs or (spec.need,))
+    needs = dict.fromkeys(spec.task_needs or (spec.need,))
     for segment in more:
-        found.update(dict.fromkeys(segment.task_needs))
-    return list(found)
+        needs.update(dict.fromkeys(segment.task_needs))
+    return list(needs)
 
 
 def need_message(need: Need) -> NeedMessage:
-    """As pilots are told."""
+    """The need as a message to pilots."""
     return NeedMessage(*astuple(need))
 
 
 def classifier(spec: BagSpec, names: Sequence[str], numbers: Mapping[Need, int]) -> Classify | None:
-    """From a task's values to the number of its need; None if all tasks need the same. `numbers`
-    are those of needs that parameters say, and may become more."""
+    """A function from a task's values to the number of its need; None if all tasks have the same
+    need. `numbers` are those of needs that come from parameters; later needs are added to it."""
     if not task_needs.varies(spec):
         return rule_finder(spec, names)
     need_of = task_needs.need_reader(spec, names)
@@ -56,8 +55,8 @@ def find_needs(
     rows: Iterable[Sequence[Scalar]] = (),
     most: int = task_needs.MOST_LOOKED,
 ) -> tuple[Need, ...]:
-    """`task_needs` of a segment of such a bag; none if no resource is taken from parameters. `rows`
-    are those of its file. At most so many combinations of values are looked at. Raises
+    """`task_needs` of a segment of such a bag; empty if no resource comes from parameters.
+    `rows` are those of its file. Looks at no more than `most` combinations of values. Raises
     InvalidBag."""
     if not task_needs.varies(spec):
         return ()
@@ -67,7 +66,7 @@ def find_needs(
 
 
 def check(spec: BagSpec, segment: Segment) -> None:
-    """Raise InvalidBag, with words, for needs and rules that make no sense."""
+    """Raise InvalidBag for needs and rules with mistakes."""
     _check_rules(spec, names_in(segment))
     check_task_needs(spec, segment, spec.task_needs, {})
 
@@ -75,7 +74,8 @@ def check(spec: BagSpec, segment: Segment) -> None:
 def check_task_needs(
     spec: BagSpec, segment: Segment, found: Sequence[Need], known: Mapping[Need, int]
 ) -> None:
-    """Raise InvalidBag unless a bag that has the `known` classes can have tasks that need these."""
+    """Raise InvalidBag unless tasks with the needs `found` can be added to a bag that has the
+    `known` classes."""
     if not task_needs.varies(spec):
         return
     if not found and tasks_in(segment):

@@ -1,10 +1,10 @@
-"""What each task needs, where its own parameters say so: `memory = "{mem}"`.
+"""Resources of tasks that come from their parameters: `memory = "{mem}"`.
 
 The text with {NAME}s is filled in with the values of a task, and read as the bag file reads an
 amount (`amounts`). When a bag is submitted, or tasks are appended, `find` looks at every
 combination of the values that matter: at each row of a file, and at those axes of the space that
 the texts and the conditions of rules name. Other axes are not enumerated, however many tasks they
-make. So a bad value is told at once, with its row, and all classes are known from the start.
+make. So a bad value is reported at once, with its row, and all classes are known from the start.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,14 +35,14 @@ from covey.core.values.space import (
 
 MOST_CLASSES = 1000  # different combinations of resources, of one bag
 MOST_LOOKED = 1_000_000  # combinations of values, of one segment
-MOST_TOLD = 3  # bad values that one message names
+MOST_REPORTED = 3  # bad values that one message names
 MOST_CORES, MOST_GPUS, LARGEST_SIZE = 100_000, 1024, "900 TB"
 LONGEST_TEXT, LONGEST_VALUE = 100, 100  # characters
 _MOST_KEPT = 10_000  # values whose need is remembered
 
 
 class Resource(NamedTuple):
-    """What people call by a name: the field of `Need` that it is, and how its amount is read."""
+    """A resource that people can name: its field of `Need`, and how its amount is read."""
 
     field: str
     amount: Amount
@@ -60,7 +60,7 @@ NeedOf: TypeAlias = Callable[[Sequence[Scalar]], Need]
 
 
 class BadNeed(InvalidBag):
-    """Values of tasks that are no amounts of this resource. `hint`: what would make them some."""
+    """Values of tasks that cannot be read as amounts of this resource. `hint`: how to mend that."""
 
     def __init__(self, text: str, resource: str, hint: str = "") -> None:
         super().__init__(text)
@@ -68,13 +68,13 @@ class BadNeed(InvalidBag):
 
 
 def varies(spec: BagSpec) -> bool:
-    """Whether some resource is taken from parameters."""
+    """Whether some resource comes from parameters."""
     return bool(spec.need_from) or any(rule.need_from for rule in spec.rules)
 
 
 def check(spec: BagSpec, known: Sequence[str]) -> None:
-    """Raise InvalidBag, with words, for texts that cannot become amounts whatever the values."""
-    there = frozenset(known)
+    """Raise InvalidBag for texts that cannot become amounts with any values."""
+    parameters = frozenset(known)
     for need_from in (spec.need_from, *(rule.need_from for rule in spec.rules)):
         for resource, text in need_from.items():
             if resource not in RESOURCES:
@@ -87,17 +87,17 @@ def check(spec: BagSpec, known: Sequence[str]) -> None:
                     f"it, such as '{{{resource}}}', of at most {LONGEST_TEXT} characters"
                 )
             for name in names_of(text):
-                if name not in there:
+                if name not in parameters:
                     raise InvalidBag(
                         f"{resource} = {shown(text)!r}: there is no parameter {shown(name)}; "
                         f"parameters: {shown(', '.join(known)) or 'none'}"
                     )
     if varies(spec) and spec.calls:
-        raise InvalidBag("the calls of a bag of calls have no parameters that could say resources")
+        raise InvalidBag("calls have no parameters, so their resources must be plain amounts")
 
 
 def need_reader(spec: BagSpec, known: Sequence[str]) -> NeedOf:
-    """From a task's values to what it needs. The function raises BadNeed for a bad value."""
+    """A function from a task's values to its need. It raises BadNeed for a bad value."""
     rule_of = rule_finder(spec, known)
     makers = [_maker(spec.need, spec.need_from, known)]
     makers += [_maker(rule.need, rule.need_from, known) for rule in spec.rules]
@@ -116,21 +116,21 @@ def _maker(need: Need, need_from: dict[str, str], known: Sequence[str]) -> NeedO
 
     def make(values: Sequence[Scalar]) -> Need:
         key = tuple([values[place] for place in places])
-        found = kept.get(key)
-        if found is None:
+        made = kept.get(key)
+        if made is None:
             amounts: dict[str, Any] = {}
             for value in key:
                 if isinstance(value, str) and len(value) > LONGEST_VALUE:
                     resource = texts[0][0]
-                    raise BadNeed(f"{resource}: {show(value)} is no amount", resource)
+                    raise BadNeed(f"{resource}: {show(value)} is too long for an amount", resource)
             for resource, fill in texts:
                 amounts[RESOURCES[resource].field] = _read(
                     resource, need_from[resource], fill(values, 0, 0)
                 )
             if len(kept) >= _MOST_KEPT:
                 kept.clear()
-            found = kept[key] = replace(need, **amounts)
-        return found
+            made = kept[key] = replace(need, **amounts)
+        return made
 
     return make
 
@@ -148,13 +148,15 @@ def _read(resource: str, text: str, filled: str) -> float:
 def find(
     spec: BagSpec, segment: Segment, rows: Iterable[Sequence[Scalar]] = (), most: int = MOST_LOOKED
 ) -> tuple[Need, ...]:
-    """The needs of the segment's tasks, each once. `rows` are those of its file. At most so many
-    combinations of values are looked at. Raises InvalidBag: BadNeed if values are no amounts."""
+    """The needs of the segment's tasks, each once. `rows` are those of its file. Looks at no more
+    than `most` combinations of values. Raises BadNeed for a bad value, InvalidBag for too many."""
     if not varies(spec) or not tasks_in(segment):
         return ()
     looked = deciding_names(spec)
     known = [name for name in names_in(segment) if name in looked]
-    most_looked = MOST_LOOKED // (1 + (len(known) + sum(len(one.when) for one in spec.rules)) // 10)
+    most_looked = MOST_LOOKED // (
+        1 + (len(known) + sum(len(rule.when) for rule in spec.rules)) // 10
+    )
     points = _points(segment.space, looked, most_looked)
     columns = segment.rows.names if segment.rows is not None else ()
     places = [place for place, name in enumerate(columns) if name in looked]
@@ -162,29 +164,30 @@ def find(
     if count > most_looked:
         raise _too_many_values(known, count, most_looked)
     need_of = need_reader(spec, known)
-    found: dict[Need, None] = {}
-    told: list[BadNeed] = []
+    needs: dict[Need, None] = {}
+    errors: list[BadNeed] = []
     for number, values in islice(_combinations(rows, places, points), most):
         try:
-            found[need_of(values)] = None
+            needs[need_of(values)] = None
         except BadNeed as error:
             place = f"row {number}" if places else _named(known, values)
-            told.append(BadNeed(f"{place}: {error}", error.resource, error.hint))
-            if len(told) > MOST_TOLD:
+            errors.append(BadNeed(f"{place}: {error}", error.resource, error.hint))
+            if len(errors) > MOST_REPORTED:
                 break
-        if len(found) > MOST_CLASSES:
+        if len(needs) > MOST_CLASSES:
             raise too_many_classes(spec, "its tasks have")
-    if told:
-        more = "; and more" if len(told) > MOST_TOLD else ""
-        words = "; ".join(map(str, told[:MOST_TOLD])) + more + told[0].hint
-        raise BadNeed(words, told[0].resource)
-    return tuple(found)
+    if errors:
+        more = "; and more" if len(errors) > MOST_REPORTED else ""
+        words = "; ".join(map(str, errors[:MOST_REPORTED])) + more + errors[0].hint
+        raise BadNeed(words, errors[0].resource)
+    return tuple(needs)
 
 
 def _combinations(
     rows: Iterable[Sequence[Scalar]], places: Sequence[int], points: list[tuple[Scalar, ...]]
 ) -> Iterator[tuple[int, list[Scalar]]]:
-    """With the number of the row, from 1. Without places, the rows make no difference."""
+    """Combinations of values, each with the number of its row, from 1. Without places, rows do not
+    matter."""
     for number, row in enumerate(rows if places else [()], 1):
         own = [row[place] for place in places]
         for point in points:
@@ -192,11 +195,8 @@ def _combinations(
 
 
 def too_many_classes(spec: BagSpec, what: str) -> InvalidBag:
-    resources = [
-        resource
-        for resource in RESOURCES
-        if any(resource in one for one in (spec.need_from, *(r.need_from for r in spec.rules)))
-    ]
+    sources = (spec.need_from, *(rule.need_from for rule in spec.rules))
+    resources = [name for name in RESOURCES if any(name in source for source in sources)]
     combined = "different combinations of " if len(resources) > 1 else "different values of "
     return InvalidBag(
         f"{what} more than {MOST_CLASSES:,} {combined}{' and '.join(resources)}, which is the most "
@@ -213,11 +213,11 @@ def _too_many_values(known: Sequence[str], count: int, most: int) -> InvalidBag:
 
 
 def deciding_names(spec: BagSpec) -> set[str]:
-    """Names of parameters that make a difference to what a task needs."""
-    found = {condition.name for rule in spec.rules for condition in rule.when}
+    """Names of the parameters on which the need of a task depends."""
+    deciding = {condition.name for rule in spec.rules for condition in rule.when}
     for need_from in (spec.need_from, *(rule.need_from for rule in spec.rules)):
-        found.update(name for text in need_from.values() for name in names_of(text))
-    return found
+        deciding.update(name for text in need_from.values() for name in names_of(text))
+    return deciding
 
 
 def _named(known: Sequence[str], values: Sequence[Scalar]) -> str:
@@ -225,7 +225,7 @@ def _named(known: Sequence[str], values: Sequence[Scalar]) -> str:
 
 
 def _points(space: Space, looked: set[str], most: int) -> list[tuple[Scalar, ...]]:
-    """Every combination of the values of those parameters in the space, once."""
+    """Every combination of values of the `looked` parameters in the space, once."""
     known = [name for name in names(space) if name in looked]
     if not known:
         return [()]
@@ -246,7 +246,7 @@ def _points(space: Space, looked: set[str], most: int) -> list[tuple[Scalar, ...
 
 
 def _along(space: Space, known: Sequence[str], most: int) -> Iterator[tuple[Scalar, ...]]:
-    """Of an axis, or of parameters that are taken side by side."""
+    """The combinations of an axis, or of parameters that are taken side by side."""
     if size(space) > most:
         raise _too_many_values(known, size(space), most)
     point, every = indexer(space), names(space)

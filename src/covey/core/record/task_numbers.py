@@ -1,7 +1,8 @@
-"""Task numbers to values, over all segments of a bag.
+"""From task numbers to values, over all segments of a bag.
 
-A segment without rows is computed. One with rows looks them up among those that were loaded for
-the open chunks: core does no I/O, so a chunk's rows come as an event before its tasks go out.
+Values of a segment without rows are computed. Rows of files are looked up among those that were
+loaded for the open chunks: core does no I/O, so the rows of a chunk come as an event before its
+tasks go out.
 """
 
 from bisect import bisect_right
@@ -54,14 +55,16 @@ class Numbering:
         self.readings: list[str] = []  # by parameter: how its values are read
         self.parts: list[NumberRange] = []
         self.loaded: dict[int, Loaded] = {}  # by the first task of the chunk
-        self.width = 1  # characters of a task's values, about and at most
-        self.plain: Point | None = None  # all there is, where nothing was appended or loaded
+        self.width = 1  # the most characters, about, that the values of one task take
+        self.plain: Point | None = (
+            None  # the values of all tasks, if there is one part without rows
+        )
         self._firsts: list[int] = []
-        self._released: dict[int, int] = {}  # first of a part -> tasks whose values nobody needs
+        self._released: dict[int, int] = {}  # first of a part -> tasks whose values are not needed
 
     @classmethod
     def unknown(cls, total: int) -> "Numbering":
-        """Of so many tasks whose values nobody can compute."""
+        """A numbering of tasks whose values cannot be computed."""
         numbering = cls()
         if total:
             numbering.parts.append(NumberRange(0, total, 1, None, _forgotten))
@@ -82,9 +85,9 @@ class Numbering:
         self.plain = self.parts[0].point if computed else None
 
     def release(self, first: int, stop: int) -> None:
-        """No task from `first` to before `stop` goes out again: forget what was listed for them,
-        once that holds for a whole part. Of what was appended little by little, for weeks, only
-        what is under way is kept."""
+        """No task from `first` to before `stop` goes out again. Forget the values of a part when
+        this holds for all of its tasks: a bag to which tasks are appended for weeks keeps only the
+        parts in use."""
         place = bisect_right(self._firsts, first) - 1
         part = self.parts[place]
         count = self._released.pop(part.first, 0) + stop - first
@@ -105,7 +108,7 @@ class Numbering:
         return self.parts[bisect_right(self._firsts, task) - 1]
 
     def values(self, task: int, chunk: int) -> list[Scalar]:
-        """Of a task in that chunk; its rows must have been loaded."""
+        """The values of a task in that chunk, whose rows must have been loaded."""
         part = self.part(task)
         if part.rows is None:
             return part.point(task - part.first)

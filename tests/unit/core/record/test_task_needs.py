@@ -89,7 +89,7 @@ def test_amounts_are_read_as_in_a_bag_file() -> None:
         ("disk", "{x} GB", "", "row 2: disk: expected a size"),
         ("memory", "{x}", "9" * 90 + "GB", "row 2: memory: expected a size"),
         ("time", "{x}h", "1." + "0" * 300, "row 2: time: '1.000"),
-        ("time", "{x}", "x" * 10_000_000, "xx… is no amount"),
+        ("time", "{x}", "x" * 10_000_000, "xx… is too long for an amount"),
         ("cores", "{x}", "0", "row 2: cores: expected a whole number from 1 to 100,000, not 0"),
         ("cores", "{x}", "2.5", "row 2: cores: expected a whole number from 1 to 100,000, not 2.5"),
         ("gpus", "{x}", "", "row 2: gpus: expected a whole number from 0 to 1,024, not ''"),
