@@ -515,23 +515,20 @@ class ProblemDocument(Struct, kw_only=True):
     detail: str
 
 
-def _decoder(
-    message: type[Enrol] | type[Sync] | type[Leave] | type[Printed],
-) -> msgspec.json.Decoder[Any]:
-    """A checked decoder from a JSON object to the fields of `message`."""
+def as_struct(message: Any) -> type[Struct]:
+    """A struct with the fields of a pilot's message, which is a tuple with names."""
     defaults = message._field_defaults
     fields = [
         (name, kind, defaults[name]) if name in defaults else (name, kind)
         for name, kind in message.__annotations__.items()
     ]
-    return msgspec.json.Decoder(msgspec.defstruct(message.__name__, fields))
+    struct = msgspec.defstruct(message.__name__, fields)
+    struct.__doc__ = message.__doc__
+    return struct
 
 
 _DECODERS: dict[object, msgspec.json.Decoder[Any]] = {
-    Enrol: _decoder(Enrol),
-    Sync: _decoder(Sync),
-    Leave: _decoder(Leave),
-    Printed: _decoder(Printed),
+    message: msgspec.json.Decoder(as_struct(message)) for message in (Enrol, Sync, Leave, Printed)
 }
 
 

@@ -29,14 +29,19 @@ class ViewsOfPilots(LongQuestion[list[PilotView]], frozen=True):
         for number, pilot in enumerate(reversed(list(state.pilots.values()))):
             if number % FEW_PILOTS == FEW_PILOTS - 1:
                 yield
-            if viewer is None or _serves(state, pilot, viewer):
+            if viewer is None or _is_shown(state, pilot, viewer):
                 views.append(_pilot_view(pilot, viewer))
         return views
 
 
-def _serves(state: State, pilot: Pilot, viewer: str) -> bool:
+def serves(owner: str, viewer: str | None) -> bool:
+    """Whether the viewer sees what pilots of this owner (empty: everybody's) do."""
+    return viewer is None or owner in ("", viewer)
+
+
+def _is_shown(state: State, pilot: Pilot, viewer: str) -> bool:
     record = pilot.record
-    return record.owner in ("", viewer) and not hides(state, record.site, viewer)
+    return serves(record.owner, viewer) and not hides(state, record.site, viewer)
 
 
 def _pilot_view(pilot: Pilot, viewer: str | None) -> PilotView:
@@ -93,8 +98,7 @@ class HostsNow(LongQuestion[dict[str, HostNow]], frozen=True):
         for number, pilot in enumerate(list(state.pilots.values())):
             if number % FEW_PILOTS == FEW_PILOTS - 1:
                 yield
-            serves = self.viewer is None or pilot.record.owner in ("", self.viewer)
-            if serves and pilot.status is not PilotStatus.LOST:
+            if serves(pilot.record.owner, self.viewer) and pilot.status is not PilotStatus.LOST:
                 _add(hosts.setdefault(pilot.record.host, HostNow()), pilot)
         return hosts
 

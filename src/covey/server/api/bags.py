@@ -218,10 +218,7 @@ class BagCalls:
     @look(f"{BAG}/inputs", "the input files of a bag, and where they came from", SEE_OWN)
     async def inputs(self, request: Request) -> InputsView:
         bag = self._access.bag_id(request)
-        inputs = await self._access.read(lambda reader: reader.inputs(bag))
-        if inputs is None:
-            raise HttpProblem(404, "not-found", f"there is no bag {bag}")
-        return inputs
+        return await self._access.read_of(bag, lambda reader: reader.inputs(bag))
 
     @look(f"{BAG}/running", "tasks that are running or were sent ahead", SEE_OWN, "limit")
     async def running(self, request: Request) -> list[RunningRow]:
@@ -238,10 +235,7 @@ class BagCalls:
             view = self._access.decider.ask_if_ready(ViewOfBag(bag))
             if view is not None:  # None: it has just ended
                 return _completed(view, names, ignored)
-        recorded = await self._access.read(lambda reader: reader.bag(bag))
-        if recorded is None:
-            raise HttpProblem(404, "not-found", f"there is no bag {bag}")
-        return recorded
+        return await self._access.read_of(bag, lambda reader: reader.bag(bag))
 
     async def _from_results(self, bag: BagId, some_done: bool) -> tuple[list[str], list[str]]:
         """The names of reported values, and why some were ignored. Only the record knows them: core

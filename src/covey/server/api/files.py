@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
 from covey.core.errors import BadFile, NotFound, StoreError
-from covey.core.record.model import BagId, PilotRecord, Role
+from covey.core.record.model import BagId, PilotRecord
 from covey.ports import NamedFiles
 from covey.questions.bag_questions import BagFiles, FilesOfBag
 from covey.questions.pilot_questions import HasCallFile, PilotWork, WorkOfPilot
@@ -26,7 +26,7 @@ from covey.server.limits.shares import Who, asks_now
 from covey.server.limits.upload_allowance import Allowance, size_of
 from covey.server.limits.uploads import TURN_SECONDS, Uploads
 from covey.server.web.auth import ACT, SEE
-from covey.server.web.problems import HttpProblem
+from covey.server.web.problems import HttpProblem, cut_off, wrong_method
 from covey.server.web.requests import caller_of, number, order
 from covey.server.web.route import API, BYTES, act, look, route
 from covey.wire import Stored
@@ -121,8 +121,7 @@ class FileRoutes:
     async def get(self, request: Request) -> Response:
         """A caller who does not hold the file gets the same answer as if it did not exist."""
         digest, caller = request.path_params["digest"], caller_of(request)
-        owner = None if caller.may(Role.ADMIN) else caller.owner
-        return await self._files.response(owner, digest)
+        return await self._files.response(caller.viewer, digest)
 
 
 class PilotFiles:
@@ -162,11 +161,7 @@ class PilotFiles:
             stored = await self._files.receive(request, work.bags[bag].owner, digest)
             await respond(send, 200, msgspec.json.encode(stored))
         else:
-            words = (
-                f"{scope['method']} is not allowed here; use GET for a file, or PUT for a piece of "
-                "one"
-            )
-            raise HttpProblem(405, "invalid", words)
+            raise wrong_method(scope["method"], "GET for a file, or PUT for a piece of one")
 
     def _work(self, pilot: PilotRecord) -> PilotWork:
         work = self._decider.ask_if_ready(WorkOfPilot(pilot.id))
@@ -283,9 +278,7 @@ class _Body:
         except TimeoutError:
             return None
         if message["type"] == "http.disconnect":
-            raise HttpProblem(
-                400, "invalid", "the connection was closed before the request was complete"
-            )
+            raise cut_off()
         data: bytes = message.get("body", b"")
         self.more = message.get("more_body", False)
         self._arrived += len(data)

@@ -7,8 +7,14 @@ from starlette.requests import Request
 from covey.core.protocol.report_check import shown_tags
 from covey.core.record.actions import ReplyMessage
 from covey.core.record.events import PilotDismissed
-from covey.core.record.model import PilotId, Role
-from covey.questions.pilot_questions import HostNow, HostsNow, OwnerOfPilot, ViewsOfPilots
+from covey.core.record.model import PilotId
+from covey.questions.pilot_questions import (
+    HostNow,
+    HostsNow,
+    OwnerOfPilot,
+    ViewsOfPilots,
+    serves,
+)
 from covey.questions.site_questions import HiddenSites
 from covey.server.web import auth
 from covey.server.web.auth import ACT, SEE
@@ -24,7 +30,7 @@ class HostCalls:
     @look("/pilots", "all pilots", SEE)
     async def pilots(self, request: Request) -> list[PilotView]:
         """Pilots that are active, or may be; with `all=1` also the latest that have ended."""
-        decider, viewer = self._access.decider, _viewer(request)
+        decider, viewer = self._access.decider, caller_of(request).viewer
         recorded: list[PilotView] = []
         if request.query_params.get("all", "0") == "1" or not decider.ready:
             recorded = await self._access.read(lambda reader: reader.pilots())
@@ -33,7 +39,7 @@ class HostCalls:
             recorded = [
                 replace(view, tags=shown_tags(view.tags, viewer))
                 for view in recorded
-                if view.owner in ("", viewer) and view.site not in hidden
+                if serves(view.owner, viewer) and view.site not in hidden
             ]
         if not decider.ready:
             return recorded
@@ -52,7 +58,7 @@ class HostCalls:
 
     @look("/hosts", "the hosts that pilots ran on", SEE)
     async def hosts(self, request: Request) -> list[HostView]:
-        decider, viewer = self._access.decider, _viewer(request)
+        decider, viewer = self._access.decider, caller_of(request).viewer
         hosts, owners = await self._access.read(
             lambda reader: (reader.hosts(), reader.host_owners())
         )
@@ -63,16 +69,14 @@ class HostCalls:
             return hosts
         hidden = self._hidden(viewer)
         usable = ((host, owners.get(host.host, set())) for host in hosts if host.site not in hidden)
-        return [_seen_by(viewer, host, whose) for host, whose in usable if whose & {"", viewer}]
+        return [
+            _seen_by(viewer, host, whose)
+            for host, whose in usable
+            if any(serves(owner, viewer) for owner in whose)
+        ]
 
     def _hidden(self, viewer: str) -> frozenset[str]:
         return self._access.decider.ask_if_ready(HiddenSites(viewer)) or frozenset()
-
-
-def _viewer(request: Request) -> str | None:
-    """The owner whose pilots and hosts are shown; None: everybody's."""
-    caller = caller_of(request)
-    return None if caller.may(Role.ADMIN) else caller.owner
 
 
 def _with(host: HostView, now: HostNow | None) -> HostView:
@@ -94,7 +98,6 @@ def _with(host: HostView, now: HostNow | None) -> HostView:
 
 def _seen_by(viewer: str, host: HostView, whose: set[str]) -> HostView:
     """The host as this viewer may see it: of bans and tags, only the viewer's own and nobody's."""
-    own = {"", viewer}
-    tags = host.tags if whose <= own or host.pilots else {}
-    bans = {owner: ban for owner, ban in host.banned.items() if owner in own}
+    tags = host.tags if host.pilots or all(serves(owner, viewer) for owner in whose) else {}
+    bans = {owner: ban for owner, ban in host.banned.items() if serves(owner, viewer)}
     return replace(host, tags=shown_tags(tags, viewer), banned=bans)

@@ -24,7 +24,7 @@ from covey.core.record.model import Role
 from covey.server.limits.shares import INVITATIONS, Shares, Who, asks_now
 from covey.server.web import auth
 from covey.server.web.auth import ACT
-from covey.server.web.problems import HttpProblem
+from covey.server.web.problems import HttpProblem, wrong_method
 from covey.server.web.requests import ServerAccess, caller_of, order
 from covey.server.web.route import Media, act, route
 from covey.wire import Invitation
@@ -147,7 +147,7 @@ class Invitations:
     async def join(self, request: Request) -> Response:
         """The program; or a program that prints why there is none. The line runs either."""
         if request.method != "GET":  # HEAD must not use the invitation up
-            raise HttpProblem(405, "invalid", f"{request.method} is not allowed here; use GET")
+            raise wrong_method(request.method, "GET")
         digest = tokens.digest(request.path_params["invitation"])
         kept = self._kept.get(digest)
         if kept is None or kept.until < self._access.clock.now():

@@ -18,7 +18,7 @@ from covey.server.api.routes import (
     all_calls,
 )
 from covey.server.web.route import Media, RouteDescription
-from covey.wire import ProblemDocument
+from covey.wire import ProblemDocument, as_struct
 
 API_VERSION = "1"  # the one in its addresses
 REFERENCE = "#/components/schemas/{name}"
@@ -166,18 +166,9 @@ class _Schemas:
         return _renamed(self._schemas[self._kinds.index(kind)])
 
 
-def _as_object(message: Any) -> Any:
-    """The type that describes a pilot's message: a tuple here, an object in JSON."""
-    if not hasattr(message, "_field_defaults"):
-        return message
-    defaults = message._field_defaults
-    fields = [
-        (name, kind, defaults[name]) if name in defaults else (name, kind)
-        for name, kind in message.__annotations__.items()
-    ]
-    described = msgspec.defstruct(message.__name__, fields)
-    described.__doc__ = message.__doc__
-    return described
+def _as_object(kind: Any) -> Any:
+    """The type as JSON has it: pilots' messages are tuples here, and objects there."""
+    return as_struct(kind) if hasattr(kind, "_field_defaults") else kind
 
 
 def _operation(call: RouteDescription, schemas: _Schemas) -> dict[str, Any]:

@@ -48,7 +48,7 @@ from covey.server.limits.tails import Tails
 from covey.server.web import connections
 from covey.server.web.auth import CREDENTIAL_SECONDS, MOST_SEEN, PilotSecrets
 from covey.server.web.gateway import Answering, Gateway, Outcome, Unavailable
-from covey.server.web.problems import HttpProblem, from_refusal
+from covey.server.web.problems import HttpProblem, cut_off, from_refusal, wrong_method
 from covey.server.web.quick_syncs import JSON, Response, of_problem
 from covey.wire import decode, encode
 
@@ -136,11 +136,7 @@ class PilotCalls:
             await self._send_pilot_file(scope, send)
             return
         if scope["method"] != "POST":
-            raise HttpProblem(
-                405,
-                "invalid",
-                f"{scope['method']} is not allowed here; use POST with a JSON object",
-            )
+            raise wrong_method(scope["method"], "POST with a JSON object")
         if name == "printed":
             await respond(send, 200, await self._printed(scope, receive), _headers(scope))
             return
@@ -283,7 +279,7 @@ class PilotCalls:
 
     async def _send_pilot_file(self, scope: Scope, send: Send) -> None:
         if scope["method"] not in ("GET", "HEAD"):
-            raise HttpProblem(405, "invalid", f"{scope['method']} is not allowed here; use GET")
+            raise wrong_method(scope["method"], "GET")
         content = self._pilot_content()
         if not content:
             raise HttpProblem(404, "not-found", "this server has no pilot file")
@@ -410,9 +406,7 @@ async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise HttpProblem(
-                400, "invalid", "the connection was closed before the request was complete"
-            )
+            raise cut_off()
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > most:

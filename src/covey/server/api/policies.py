@@ -92,12 +92,9 @@ class PolicyCalls:
         if decider.ready:
             live = await decider.ask_long(WhyBag(bag, task))
         if live is None:
-            recorded = await self._access.read(
-                lambda reader: explanations.recount(reader, bag, task)
+            return await self._access.read_of(
+                bag, lambda reader: explanations.recount(reader, bag, task)
             )
-            if recorded is None:
-                raise HttpProblem(404, "not-found", f"there is no bag {bag}")
-            return recorded
         if task >= live.total:
             raise HttpProblem(404, "not-found", explanations.no_task(bag, task, live.total))
         return explanations.explained(bag, live, ended)
@@ -106,7 +103,5 @@ class PolicyCalls:
         bag: BagId = self._access.bag_id(request)
         policy = self._access.decider.ask_if_ready(PolicyOfBag(bag))
         if policy is None:
-            policy = await self._access.read(lambda reader: reader.policy(bag))
-        if policy is None:
-            raise HttpProblem(404, "not-found", f"there is no bag {bag}")
+            policy = await self._access.read_of(bag, lambda reader: reader.policy(bag))
         return policy

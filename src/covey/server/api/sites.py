@@ -20,7 +20,7 @@ from covey.core.record.events import (
     SiteTried,
     TrialEnded,
 )
-from covey.core.record.model import JobId, Role, SiteSpec, SiteStatus
+from covey.core.record.model import JobId, SiteSpec, SiteStatus
 from covey.questions.site_questions import LogOfSite, TrialAt, ViewsOfSites, WhySite
 from covey.server.api.trials import OVER, Trials
 from covey.server.web.auth import MANAGE, SEE
@@ -59,11 +59,9 @@ class SiteCalls:
     @look("/sites", "the sites that the caller may see", SEE)
     async def all(self, request: Request) -> list[SiteView]:
         """Sites that the caller may use; only admins see their settings."""
-        caller = caller_of(request)
-        if caller.may(Role.ADMIN):
-            return self._access.decider.ask(ViewsOfSites(None))
-        views = self._access.decider.ask(ViewsOfSites(caller.owner))
-        for view in views:
+        viewer = caller_of(request).viewer
+        views = self._access.decider.ask(ViewsOfSites(viewer))
+        for view in views if viewer is not None else ():
             view.spec = None
         return views
 
@@ -78,23 +76,21 @@ class SiteCalls:
     @look(f"{SITE}/explain", "why a site gets no pilots, or no more", SEE)
     async def explain(self, request: Request) -> SiteExplanation:
         site, caller = await self.one(request), caller_of(request)
-        owner = None if caller.may(Role.ADMIN) else caller.owner
-        answer = await self._access.decider.ask_long(WhySite(site.name, owner))
+        answer = await self._access.decider.ask_long(WhySite(site.name, caller.viewer))
         if answer is None:
             raise HttpProblem(404, "not-found", f"there is no site {site.name[:100]} any more")
         return SiteExplanation(name=site.name, summary=answer.summary, answer=answer)
 
-    @look(f"{SITE}/jobs", "the jobs of a site, also those that are over", SEE, "limit")
+    @look(f"{SITE}/jobs", "the site jobs of a site, ended ones too", SEE, "limit")
     async def jobs(self, request: Request) -> list[SiteJobView]:
-        """The latest first. Only admins see those for the tasks of others."""
-        site, caller = await self.one(request), caller_of(request)
-        owner = None if caller.may(Role.ADMIN) else caller.owner
+        """The latest first. Only admins see jobs for tasks of other owners."""
+        site, viewer = await self.one(request), caller_of(request).viewer
         limit = min(max(0, number(request, "limit", 100)), MOST_JOBS)
-        found = await self._access.read(lambda reader: reader.site_jobs(site.name, owner, limit))
+        jobs = await self._access.read(lambda reader: reader.site_jobs(site.name, viewer, limit))
         log = self._access.decider.ask(LogOfSite(site.name))
-        for view in found:
+        for view in jobs:
             view.log = log.replace("{job}", view.id).replace("{handle}", view.handle)
-        return found
+        return jobs
 
     # -- changing ------------------------------------------------------------------------------
 

@@ -11,10 +11,9 @@ from typing import TypeVar
 
 from covey.ports import Reader
 from covey.server.limits.shares import QUESTIONS, QUESTIONS_WAITING, Shares, Workers, asks_now
-from covey.server.web.requests import reading
+from covey.server.web.requests import keep_stopping, reading
 
 QUESTION_SECONDS = 8.0  # a client waits for 10
-AGAIN_SECONDS = 0.5  # between tries to stop: a try between two SQL statements stops nothing
 
 T = TypeVar("T")
 
@@ -40,14 +39,11 @@ class Questions:
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
 
-        def stop(reader: Reader) -> None:
-            if not ended.is_set():
-                reader.stop()
-                loop.call_later(AGAIN_SECONDS, stop, reader)
-
         def work() -> T:
             reader = self._reader()
-            loop.call_soon_threadsafe(loop.call_later, QUESTION_SECONDS, stop, reader)
+            loop.call_soon_threadsafe(
+                loop.call_later, QUESTION_SECONDS, keep_stopping, reader, ended.is_set
+            )
             try:
                 return reading(lambda: read(reader))
             finally:

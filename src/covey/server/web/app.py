@@ -16,7 +16,7 @@ from covey.server.api.pilots import PREFIX, PilotCalls, Receive, Scope, Send
 from covey.server.decider import Decider
 from covey.server.limits.shares import BODY_BYTES, STRANGER_BYTES, Shares, Who
 from covey.server.web import connections
-from covey.server.web.problems import HttpProblem
+from covey.server.web.problems import HttpProblem, wrong_method
 from covey.server.web.refusals import STRANGERS, Refusals
 
 THE_SERVERS_OWN = "the server's own token"
@@ -137,8 +137,8 @@ async def _wrong_method(request: Request, _: Exception) -> Response:
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
         for method in (route.methods or ())
     }
-    words = f"{request.method} is not allowed here; use {' or '.join(sorted(allowed - {'HEAD'}))}"
-    return await _problem(request, HttpProblem(405, "invalid", words))
+    problem = wrong_method(request.method, " or ".join(sorted(allowed - {"HEAD"})))
+    return await _problem(request, problem)
 
 
 async def _internal_error(request: Request, error: Exception) -> Response:

@@ -58,6 +58,11 @@ class Caller(Struct, frozen=True):
         """The owner whose files the caller uses; None: everybody's."""
         return None if self.trusted else self.owner
 
+    @property
+    def viewer(self) -> str | None:
+        """The owner whose pilots, hosts and files the caller sees; None: an admin, who sees all."""
+        return None if self.may(Role.ADMIN) else self.owner
+
     def may(self, role: Role) -> bool:
         return _RANK[self.role] >= _RANK[role]
 

@@ -58,6 +58,25 @@ class HttpProblem(Exception):
         return found
 
 
+def no_bag(bag: int) -> HttpProblem:
+    return HttpProblem(404, "not-found", f"there is no bag {bag}")
+
+
+def wrong_method(method: str, allowed: str) -> HttpProblem:
+    return HttpProblem(405, "invalid", f"{method} is not allowed here; use {allowed}")
+
+
+def cut_off() -> HttpProblem:
+    """For the log of refusals: the client that would read it has gone."""
+    words = "the connection was closed before the request was complete"
+    return HttpProblem(400, "invalid", words)
+
+
+def our_error() -> HttpProblem:
+    words = "the server could not handle this; see its log"
+    return HttpProblem(500, Problem.INTERNAL.value, words)
+
+
 def from_refusal(refusal: Refuse | Unavailable) -> HttpProblem:
     if isinstance(refusal, Unavailable):
         return HttpProblem(503, "unavailable", refusal.reason, refusal.retry_seconds)

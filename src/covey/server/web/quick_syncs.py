@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from covey.server.limits.shares import UNREAD_BYTES, Shares, Who
 from covey.server.web.connections import LINK, Link
-from covey.server.web.problems import HttpProblem
+from covey.server.web.problems import HttpProblem, our_error
 from covey.server.web.refusals import STRANGERS, Refusals
 from covey.server.web.slow_requests import TimedProtocol, abort
 
@@ -160,8 +160,7 @@ class QuickProtocol(HttpToolsProtocol):
         except Exception:
             logging.getLogger(__name__).exception("a sync could not be taken")
             self._closes = True
-            words = "the server could not handle this; see its log"
-            self._respond(of_problem(HttpProblem(500, "internal", words)))
+            self._respond(of_problem(our_error()))
         else:
             if self._answering:
                 self._hung_up = hung_up

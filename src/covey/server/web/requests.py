@@ -25,8 +25,9 @@ from covey.server.decider import Decider
 from covey.server.limits.shares import READS, Workers, asks_now
 from covey.server.web.auth import Caller
 from covey.server.web.gateway import Gateway, Unavailable
-from covey.server.web.problems import HttpProblem, from_refusal
+from covey.server.web.problems import HttpProblem, from_refusal, no_bag
 
+AGAIN_SECONDS = 0.5
 MOST_BYTES = 32 << 20
 MOST_COMMAS = 1_000_000  # bounds the values in a body, and so the time to read it
 MOST_NUMBER = 2**53  # not every JSON reader is exact beyond it
@@ -92,6 +93,13 @@ class ServerAccess:
         """Read the record, on the account of this request's owner."""
         return await self._readers.run(asks_now.get(), lambda: reading(lambda: read(self.reader())))
 
+    async def read_of(self, bag: BagId, read: Callable[[Reader], T | None]) -> T:
+        """What the record has of this bag. Raises HttpProblem if the record does not have it."""
+        content = await self.read(read)
+        if content is None:
+            raise no_bag(bag)
+        return content
+
     # -- news ------------------------------------------------------------------------------
 
     async def news(self, until: float, *events: asyncio.Event) -> bool:
@@ -128,7 +136,7 @@ class ServerAccess:
         bag = BagId(number(request, "bag", 0))
         last = self.decider.ask_if_ready(LastBag())
         if bag < 1 or (last is not None and bag > last):
-            raise HttpProblem(404, "not-found", f"there is no bag {bag}")
+            raise no_bag(bag)
         return bag
 
     async def _latest(self, last: BagId, caller: Caller) -> BagId:
@@ -147,9 +155,7 @@ class ServerAccess:
         if owner is not None:
             return owner
         if bag not in self._owners:
-            view = await self.read(lambda reader: reader.bag(bag))
-            if view is None:
-                raise HttpProblem(404, "not-found", f"there is no bag {bag}")
+            view = await self.read_of(bag, lambda reader: reader.bag(bag))
             if len(self._owners) >= MOST_OWNERS:
                 self._owners.clear()
             self._owners[bag] = view.owner
@@ -177,6 +183,14 @@ def reading(read: Callable[[], T]) -> T:
     except StoreError as error:
         words = f"the server cannot read its record: {error}; try again soon"
         raise HttpProblem(503, "unavailable", words, 2) from error
+
+
+def keep_stopping(reader: Reader, ended: Callable[[], bool]) -> None:
+    """Stop what the reader does, again and again until it has ended: a stop between two SQL
+    statements stops nothing."""
+    if not ended():
+        reader.stop()
+        asyncio.get_running_loop().call_later(AGAIN_SECONDS, keep_stopping, reader, ended)
 
 
 async def order(request: Request, kind: type[T], default: T | None = None) -> T:

@@ -17,11 +17,10 @@ from starlette.types import Receive, Scope, Send
 from covey.ports import Reader
 from covey.server.limits.shares import EXPORTS, Shares, asks_now
 from covey.server.web.problems import HttpProblem
-from covey.server.web.requests import TOO_LONG, reading
+from covey.server.web.requests import TOO_LONG, keep_stopping, reading
 
 AHEAD = 8
 SEARCH_SECONDS = 55.0  # for one part; clients wait for 60
-AGAIN_SECONDS = 0.5  # between tries to stop: a try between two SQL statements stops nothing
 
 _End = Exception | None
 Make: TypeAlias = Callable[[Reader], Iterator[bytes]]
@@ -86,13 +85,8 @@ class _Parts:
         """No more parts are wanted."""
         self._stopped = True
         self._room.release()
-        self._end_search()
-
-    def _end_search(self) -> None:
-        reader = self._reading
-        if reader is not None:
-            reader.stop()
-            self._loop.call_later(AGAIN_SECONDS, self._end_search)
+        if self._reading is not None:
+            keep_stopping(self._reading, lambda: self._reading is None)
 
     def _work(self) -> None:
         end: _End = None

@@ -28,6 +28,9 @@ class Halted:
         view = SimpleNamespace(owner="", status="running")
         return read(SimpleNamespace(results=lambda bag, query: [], bag=lambda bag: view))
 
+    async def read_of(self, bag: int, read: Any) -> Any:
+        return await self.read(read)
+
     async def news(self, until: float, *events: Any) -> bool:
         self.waits.append(until - asyncio.get_running_loop().time())
         return False
