@@ -1,6 +1,7 @@
-"""What is found out about policies, and about bags, tasks and sites that somebody asks about: the
-answers of `catalogue`, `policy_check`, `bag_answers` and `site_answers`, as they travel to
-people. Times are seconds since 1970, texts are for people; programs look at `kind`."""
+"""Answers to questions about policies, bags, tasks and sites, as they travel to people; they are
+made by `catalogue`, `policy_check`, `bag_answers` and `site_answers`. Times are seconds since 1970.
+Texts are for people; programs look at `kind`.
+"""
 
 from msgspec import Struct
 
@@ -9,17 +10,17 @@ from covey.core.sites.measures import UNKNOWN, SiteMeasures
 
 
 class Listed(Struct, kw_only=True):
-    """Something a policy can look at, as `Host.NumCpus`, and what it is just now of one."""
+    """An attribute that a policy can look at, such as `Host.NumCpus`, with an example."""
 
     role: str
     name: str
     text: str
     example: str = ""  # as an expression would spell it
-    of: str = ""  # whose that is
+    of: str = ""  # the host, bag … of the example
 
 
 class Expressed(Struct, kw_only=True):
-    """An expression that decides, and where it comes from: owner, key (a plain key such as
+    """An expression of a policy, and where it comes from: owner, key (a plain key such as
     `only_sites`), preset, default."""
 
     name: str
@@ -28,7 +29,7 @@ class Expressed(Struct, kw_only=True):
 
 
 class ShownPolicy(Struct, kw_only=True):
-    """A policy as it was written, and as it decides."""
+    """A policy as it was written, and the expressions that it became."""
 
     bag: int = 0
     policy: PolicySpec
@@ -39,7 +40,7 @@ class ShownPolicy(Struct, kw_only=True):
 
 
 class PolicyFault(Struct, kw_only=True):
-    """Something wrong with a policy; `line` and `column` count from 1 in `text`, 0: nowhere."""
+    """A mistake in a policy. `line` and `column` count from 1 in `text`; 0: no place is known."""
 
     kind: str  # syntax, unknown, scope, function, type, never, invalid
     name: str  # of the attribute: JobRequirements
@@ -47,29 +48,29 @@ class PolicyFault(Struct, kw_only=True):
     text: str = ""  # the expression
     line: int = 0
     column: int = 0
-    near: list[str] = []  # what may be meant instead
+    near: list[str] = []  # names that may be meant instead
 
 
 class ConditionAnswer(Struct, kw_only=True):
     """One of the conditions that JobRequirements joins with &&."""
 
     text: str
-    hosts: int  # for how many of those that are here it holds
+    hosts: int  # on how many of the connected hosts it is true
 
 
 class PolicyReport(Struct, kw_only=True):
-    """What a check has found. Without faults nothing is wrong; notes are worth a look."""
+    """The result of a check. A policy without faults can be used; notes are worth a look."""
 
     faults: list[PolicyFault]
     notes: list[str]
-    hosts: int = 0  # that are here, and could run the owner's tasks
-    meeting: int = 0  # of these: where JobRequirements hold
+    hosts: int = 0  # connected hosts that could run the owner's tasks
+    meeting: int = 0  # of these hosts: those on which JobRequirements is true
     parts: list[ConditionAnswer] = []
-    apart: list[list[str]] = []  # parts that are never true together
+    apart: list[list[str]] = []  # parts that are each true somewhere, but nowhere together
 
 
 class Reason(Struct, kw_only=True):
-    """Why tasks wait. `until`: when that ends by itself, if it is known."""
+    """Why tasks wait. `until`: when that ends by itself; 0.0: that is not known."""
 
     kind: str
     text: str
@@ -78,11 +79,11 @@ class Reason(Struct, kw_only=True):
 
 
 class Near(Struct, kw_only=True):
-    """A host that lacks one thing, or the fewest."""
+    """A host that lacks fewer things than the others."""
 
     host: str
     missing: list[str]  # parts of JobRequirements, or resources
-    values: dict[str, str] = {}  # of the attributes in them
+    values: dict[str, str] = {}  # the attributes in these parts, with their values
 
 
 class Rival(Struct, kw_only=True):
@@ -103,13 +104,13 @@ class Replication(Struct, kw_only=True):
     active: bool
     text: str
     wanted: int = 0  # running tasks for which the policy wants another attempt
-    refused: int = 0  # … for which it does not
-    full: int = 0  # … that have as many as they may
-    values: dict[str, str] = {}  # of the attributes that decide, for one that is refused
+    refused: int = 0  # running tasks for which it does not
+    full: int = 0  # running tasks that have as many attempts as they may
+    values: dict[str, str] = {}  # the attributes that decide, for one refused task
 
 
 class Chance(Struct, kw_only=True):
-    """Whether a site could get pilots for a bag, and what stands in the way."""
+    """Whether a site could get pilots for a bag, and what is in the way."""
 
     site: str
     able: bool
@@ -125,31 +126,31 @@ class BagAnswer(Struct, kw_only=True):
     done: int
     failed: int
     running: int
-    sent: int = 0  # a pilot has them, and no free slot yet
+    sent: int = 0  # tasks that a pilot has, without a free slot yet
     waiting: int
     doubtful: int = 0
     tail: bool = False
     reasons: list[Reason]
-    hosts: int = 0  # here, and the owner's to use
-    able: int = 0  # … of these: could run what waits
+    hosts: int = 0  # connected hosts that the owner may use
+    able: int = 0  # of these hosts: those that could run the waiting tasks
     near: list[Near] = []
     first: list[Rival] = []  # bags that come first, on `first_on`
     first_on: str = ""
     sites: list[Chance] = []  # if no pilot is here
     replicas: int = 0
     replication: Replication
-    order: str = ""  # in which its tasks go out, if not by their numbers
+    order: str = ""  # the order of its tasks, if they are not sent by their numbers
 
 
 class RunningAttempt(Struct, kw_only=True):
-    """An attempt that is out with a pilot, and why there."""
+    """An attempt that a pilot has, and why that pilot has it."""
 
     attempt: str
     pilot: int
     host: str
     site: str
     sent: float
-    ahead: bool  # sent ahead: it waits for a slot there, probably
+    ahead: bool  # it probably waits for a slot there
     rank: float
     replica: bool
     suspected: bool  # its pilot is silent
@@ -165,7 +166,7 @@ class TaskAnswer(Struct, kw_only=True):
     values: dict[str, str] = {}
     state: str  # waiting, sent, running, done, failed, being checked
     summary: str
-    need: Need | None = None  # what the task gets; None: nobody knows now
+    need: Need | None = None  # what the task gets; None: that is not known now
     tries: int = 0
     losses: int = 0
     running: list[RunningAttempt] = []
@@ -173,8 +174,8 @@ class TaskAnswer(Struct, kw_only=True):
 
 
 class Limit(Struct, kw_only=True):
-    """Of a site: how much of something is used, of how much; 0: any amount. `key`: in the words of
-    covey.toml."""
+    """A limit of a site, and how much of it is used. `key`: its name in covey.toml. `most` 0: no
+    limit."""
 
     key: str
     used: int
@@ -189,7 +190,7 @@ class Wanting(Struct, kw_only=True):
     name: str
     owner: str
     tasks: int
-    missing: int  # that nothing there is, anywhere, will take
+    missing: int  # tasks that no pilot and no waiting job anywhere will take
     kind: str
     text: str
 
@@ -207,5 +208,5 @@ class SiteAnswer(Struct, kw_only=True):
     pilots: int
     slots: int
     busy: int  # of these
-    room: int  # pilots that could be started there now
+    room: int  # how many pilots could be started there now
     measures: SiteMeasures = UNKNOWN

@@ -1,10 +1,11 @@
 """Why: a bag waits, a task runs where it runs, a running task gets another attempt or none.
 
 Everything is a function of the state and the time; asking changes nothing. `hindrance` is the short
-answer that every view of a bag carries, from what dispatch has found out already; `of_bag` and
-`of_task` look at everything themselves, and cost accordingly: `of_bag` goes in steps.
+answer in every view of a bag; it uses the policies' last answers to dispatch. `of_bag` and
+`of_task` evaluate policies as dispatch would now, which is much more work: `of_bag` is done in
+steps.
 
-For each pilot there is one verdict (`obstacles`); the reasons are the verdicts, counted.
+For each pilot there is one obstacle (`obstacles`). The reasons count the obstacles of each kind.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -60,7 +61,7 @@ from covey.core.values.space import Scalar
 MOST_TASKS = 200  # running ones that the policy is asked about
 FEW = 5  # hosts or bags that are named
 BY_HAND = "hand"  # the site of pilots that people start, if they name none
-TROUBLE_SECONDS = 300.0  # in which an attempt that cannot be made ends, or is
+TROUBLE_SECONDS = 300.0  # in which an attempt that could not be made is made, or has failed
 
 
 # -- the short answer --------------------------------------------------------------------------
@@ -103,7 +104,8 @@ def _short_hosts(state: State, bag: Bag) -> list[str]:
 
 
 def _trouble(state: State, bag: Bag) -> Trouble | None:
-    """If its attempts could not be made lately wherever they are out, and none ended well since."""
+    """Why attempts of the bag could not be made, if that is so on all hosts that have some, and no
+    attempt has ended since."""
     found = bag.failures.trouble
     if found is None or found.ends != bag.progress.ends:
         return None
@@ -112,12 +114,12 @@ def _trouble(state: State, bag: Bag) -> Trouble | None:
     for attempts in islice(bag.places.live.values(), MOST_TASKS):
         tally = bag.hosts.tallies.get(state.pilots[attempts[0].pilot].record.host)
         if tally is None or not tally.failures:
-            return None  # there it may be well
+            return None  # on this host attempts may be well
     return found
 
 
 def _nobody(state: State, bag: Bag, waiting: Sequence[Need]) -> Reason | None:
-    """What can be said without asking any policy."""
+    """The reason why no task can run that is known without asking any policy."""
     unknown = _unknown_site(state, bag)
     if unknown is not None:
         return unknown
@@ -144,7 +146,7 @@ def _nobody(state: State, bag: Bag, waiting: Sequence[Need]) -> Reason | None:
 
 
 def _unknown_site(state: State, bag: Bag) -> Reason | None:
-    """Its policy names sites, of which there is none."""
+    """Whether all sites that its policy names are unknown."""
     wanted = bag.policy.spec.only_sites
     if not wanted or not bag.unsent():
         return None
@@ -192,7 +194,7 @@ def _wants(need: Need) -> list[str]:
 
 
 def of_bag(state: State, now: float, bag: Bag, task: int | None = None) -> Steps[BagAnswer]:
-    """With a task: as far as that one is concerned."""
+    """The answer about a bag. With `task`: about what keeps that task waiting."""
     view = PolicyView(state, now, bag)
     replication = yield from replica_answers.of_tasks(view)
     running = len({attempt.task for attempt in probably_running(state, bag)})
@@ -238,14 +240,15 @@ def _cases(bag: Bag, task: int | None) -> list[SampledClass]:
 
 
 def _class_of(bag: Bag, values: list[Scalar] | None) -> int:
-    """The bag's own `classify` makes a class of values that are new; looking must not."""
+    """The class of a task with these values. The bag's own `classify` would add a new class for new
+    values, and an explanation must not."""
     number_of = classifier(bag.spec, bag.body.names, bag.classes.numbers)
     number = number_of(values) if number_of is not None and values is not None else 0
     return bag.classes.by_number[number]
 
 
 def _order(bag: Bag) -> str:
-    """In which its tasks go out, if not by their numbers."""
+    """The order in which its tasks are sent, if not by their numbers."""
     if not bag.classes.long_first or bag.status is not BagStatus.RUNNING:
         return ""
     return "tasks with a longer declared time go first (order = 'given' keeps the given order)"
@@ -270,7 +273,7 @@ def _summary(bag: Bag, answer: BagAnswer) -> str:
 
 
 def _stops(state: State, bag: Bag) -> Iterator[Reason]:
-    """What stops all of it, whoever is here."""
+    """What keeps all tasks of the bag waiting, whichever pilots are connected."""
     if bag.quarantine.reason:
         words = f"it is {bag.quarantine.reason}. No task of it is sent any more. Use: "
         change = f"covey policy set {bag.id} …, covey resume {bag.id}, or "
@@ -292,7 +295,7 @@ def _stops(state: State, bag: Bag) -> Iterator[Reason]:
 
 
 def _besides(state: State, now: float, bag: Bag) -> Iterator[Reason]:
-    """What concerns some of its tasks only."""
+    """What keeps only some of its tasks waiting."""
     places, overdue = bag.places, bag.replicas.overdue
     if places.doubt:
         words = f"{_tasks(len(places.doubt))} may be running on pilots that have not called since "
@@ -365,7 +368,7 @@ def _ask_pilots(
 
 
 def _coming(sites: list[Chance]) -> Reason:
-    """Nobody is here, but sites are."""
+    """The reason if no pilot is connected, but there are sites."""
     able = [one for one in sites if one.able]
     if able or not sites:
         there = [one for one in able if one.waiting]
@@ -380,7 +383,7 @@ def _coming(sites: list[Chance]) -> Reason:
 def _unserved(
     view: PolicyView, classes: list[SampledClass], verdicts: list[Obstacle]
 ) -> Iterator[Reason]:
-    """Some tasks have a place, others have none."""
+    """The reason if some classes of tasks can run on a connected host, and others cannot."""
     served = {number for one in verdicts for number in one.served}
     names = view.bag.body.names
     places = view.compiled.parameters(names)
@@ -420,7 +423,7 @@ _ONE = {"hosts": "1 host", "are": "is", "was": "was", "s": "s"}
 
 
 def _counted(verdicts: list[Obstacle], now: float, answer: BagAnswer) -> Iterator[Reason]:
-    """What holds all of them up comes first."""
+    """The reasons, each with the hosts that it counts. What concerns all hosts comes first."""
     kinds: dict[str, list[Obstacle]] = {}
     for one in verdicts:
         kinds.setdefault(one.kind, []).append(one)
@@ -462,7 +465,7 @@ def _rivals(answer: BagAnswer) -> Reason:
 
 
 def of_task(state: State, now: float, bag: Bag, task: int) -> TaskAnswer:
-    """Of a task of the bag: 0 <= task < total."""
+    """The answer about a task of the bag: 0 <= task < total."""
     values = values_of(bag, task)
     names = bag.body.names if values is not None else []
     answer = TaskAnswer(

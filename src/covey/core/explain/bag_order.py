@@ -111,7 +111,7 @@ def _ranks(state: State, now: float, pilot: Pilot, bag: Bag, ours: Bag) -> list[
 def _last_ranks(state: State, pilot: Pilot, bag: Bag) -> list[float]:
     """The same, as dispatch found it when the pilot last asked."""
     face = pilot.faces.get(bag.spec.owner)
-    known = match_cache.known(state, face, bag) if face is not None else None
+    known = match_cache.last_answer(state, face, bag) if face is not None else None
     if known is None:
         return []
     kinds = [case.kind for case in cases(bag, bag.policy) if case.kind < len(known)]

@@ -28,15 +28,15 @@ ABLE = (FULL, LIMITED, FREE)
 
 
 class Obstacle(NamedTuple):
-    """What stands between a pilot and the tasks that wait. `until`: of a ban or a rest, which may
-    be over."""
+    """What stands between a pilot and the tasks that wait. `until`: the end of a ban or of a rest,
+    which may be over; 0.0: there is none."""
 
     pilot: Pilot
     kind: str
-    lacking: int = 0  # parts of JobRequirements, or resources
+    lacking: int = 0  # how many parts of JobRequirements, or resources, it lacks
     until: float = 0.0
-    served: tuple[int, ...] = ()  # which of the cases it could run
-    besides: str = ""  # of a ban or a rest: what the kind would be without it
+    served: tuple[int, ...] = ()  # the classes that it could run, as places in the list of them
+    besides: str = ""  # what the kind would be without a ban or a rest
 
 
 def judge(
@@ -122,8 +122,8 @@ def room_is_free(pilot: Pilot, weights: list[int]) -> bool:
 
 
 def _has_task(state: State, now: float, bag: Bag, kind: int, pilot: Pilot) -> bool:
-    """Whether some task of the class may go to the pilot, which suits the class. If nothing is
-    known of single tasks, every one may."""
+    """Whether some task of the class may go to the pilot, which suits the class. Every task may, if
+    no task has failed or got more time."""
     if not (bag.failures.failed_on or bag.failures.grown) or (
         bag.classes.classify is None and bag.places.next < bag.chunks.mark
     ):
@@ -173,14 +173,14 @@ def _too_small(need: Need, record: PilotRecord) -> Near:
 
 
 def _lacking(view: PolicyView) -> Iterator[Node]:
-    """Parts of JobRequirements that do not hold where the view is."""
+    """Parts of JobRequirements that are not true where the view is."""
     return (one.node for one in view.conditions() if view.value(one.node) is not True)
 
 
 def nearest(
     view: PolicyView, verdicts: Iterable[Obstacle], classes: list[SampledClass]
 ) -> list[Near]:
-    """Who lacks the fewest things, a host once."""
+    """The hosts that lack the fewest things, each once."""
     hosts: dict[str, Obstacle] = {}
     for one in verdicts:
         if one.lacking:

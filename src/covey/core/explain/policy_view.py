@@ -44,8 +44,8 @@ class RequirementPart(NamedTuple):
 
 
 class PolicyView:
-    """Of one bag: its policy (or `compiled`, another one) among the ads of all roles. `at` says
-    which pilot and which tasks it is about."""
+    """One bag's policy (or another one, `compiled`) and the ads of all roles that it sees. `at`
+    sets the pilot and the tasks that are looked at."""
 
     def __init__(
         self, state: State, now: float, bag: Bag, compiled: Compiled | None = None
@@ -53,7 +53,7 @@ class PolicyView:
         self.state, self.now, self.bag = state, now, bag
         self.compiled = compiled or Compiled(bag.policy.spec)
         self.spent = 0  # steps of evaluating, so far
-        self.reason = ""  # of the last value, if it is an error for want of time
+        self.reason = ""  # why the last value is an error, if evaluating took too long
         self._context = Context(now=now)
         self._around = Ad()
         self._own = self.compiled.ad.within(self._around)
@@ -79,7 +79,7 @@ class PolicyView:
         self._own["Tail"] = self.tail = True
 
     def tired(self) -> bool:
-        """Whether this question has been looked into for long enough."""
+        """Whether this question has used up its steps of evaluating."""
         return self.spent > MOST_STEPS
 
     def _tail(self) -> bool:
@@ -97,14 +97,14 @@ class PolicyView:
             table["job"] = self._job(case)
 
     def at_site(self, site: str, case: SampledClass | None = None) -> None:
-        """A site, before there is any pilot."""
+        """Look at a site without any pilot."""
         table, self._pilot = self._around.table, None
         table["host"] = table["pilot"] = Ad()
         table["job"] = Ad() if case is None else self._job(case)
         table["site"] = self._ad("site", site)
 
     def of_task(self, task: int) -> None:
-        """A task that is out, with its replicas in view; no host is."""
+        """Look at a running task and its replicas; no host is seen."""
         attempts = self.bag.places.live.get(task)
         about = JobSubject(self.bag, attempts[0].kind if attempts else 0, task)
         table, self._pilot = self._around.table, None
@@ -117,7 +117,7 @@ class PolicyView:
         table["job"] = job
 
     def named(self, name: str) -> Any:
-        """The value of one of the policy's own attributes; UNDEFINED where there is none."""
+        """The value of one of the policy's own attributes; UNDEFINED if it lacks it."""
         if name not in self.compiled.texts:
             return UNDEFINED
         return self.value(as_node(self._own[name]))
@@ -137,7 +137,7 @@ class PolicyView:
         return found
 
     def conditions(self) -> list[RequirementPart]:
-        """What JobRequirements joins with && at the top."""
+        """The conditions that JobRequirements joins with &&."""
         if self._conditions is None:
             nodes = []
             if "JobRequirements" in self.compiled.texts:
@@ -149,16 +149,16 @@ class PolicyView:
         return any(name.split(".")[0] == "job" for name in dependencies(node, self.compiled.ad))
 
     def refuses(self) -> bool:
-        """Whether no task at all may run where the view is, whatever it needs."""
+        """Whether no task may run where the view is, whatever it needs."""
         fixed = (one.node for one in self.conditions() if not one.of_job)
         return not all(may_hold(self.value(node)) for node in fixed)
 
     def values(self, node: Node) -> dict[str, str]:
-        """Of the attributes in it."""
+        """The attributes in it, with their values."""
         return {unparse(one): shown(self.value(one)) for one in references(node)}
 
     def culprit(self, node: Node) -> Node:
-        """The smallest part of it that is an error by itself."""
+        """The smallest part of the expression that is an error by itself."""
         for child in node.children:
             if self.value(child) is ERROR:
                 return self.culprit(child)
@@ -211,7 +211,8 @@ def _named(pilot: Pilot, names: set[str]) -> dict[str, str]:
 
 
 def here(state: State, bag: Bag) -> Steps[list[Pilot]]:
-    """Pilots that could be asked for the bag's tasks; those that dispatch lets have some first."""
+    """Connected pilots that may run the bag's tasks. Those that the policy accepted the last time
+    come first."""
     there = (PilotStatus.ACTIVE, PilotStatus.SUSPECTED)
     first: list[Pilot] = []
     others: list[Pilot] = []
@@ -224,20 +225,20 @@ def here(state: State, bag: Bag) -> Steps[list[Pilot]]:
 
 
 def is_here(state: State, pilot: Pilot) -> bool:
-    """Whether the pilot has not gone since it was found."""
+    """Whether the pilot is still connected."""
     return state.pilots.get(pilot.record.id) is pilot
 
 
 def may_have(state: State, pilot: Pilot, bag: Bag) -> bool | None:
-    """What dispatch has found of it, if it was asked."""
+    """Whether the policy let tasks run there when dispatch last asked; None: it never did."""
     face = pilot.faces.get(bag.spec.owner)
-    found = match_cache.known(state, face, bag) if face is not None else None
+    found = match_cache.last_answer(state, face, bag) if face is not None else None
     return None if found is None else any(match is not None for match in found)
 
 
 def cases(bag: Bag, compiled: Compiled) -> list[SampledClass]:
-    """The classes of a bag, or what they would be under another policy: then tasks from all over
-    the bag are looked at, as far as their values are here."""
+    """The classes of a bag. For another policy: the classes that it would make of tasks from all
+    over the bag, as far as their values are in memory."""
     places = () if bag.spec.calls else compiled.parameters(bag.body.names)
     if not places or places == bag.policy.parameters(bag.body.names):
         waiting = waiting_kinds(bag) or range(len(bag.classes))
@@ -253,29 +254,29 @@ def cases(bag: Bag, compiled: Compiled) -> list[SampledClass]:
 
 
 def waiting_kinds(bag: Bag) -> list[int]:
-    """Classes of which tasks could go out."""
+    """Classes with tasks that could be sent."""
     if bag.classes.classify is None and bag.places.next < bag.chunks.mark:
         return list(range(len(bag.classes)))
     return [kind for kind, ready in enumerate(bag.places.ready) if ready]
 
 
 def values_of(bag: Bag, task: int) -> list[Scalar] | None:
-    """None where they are in a file that is not read just now, or nobody can read them."""
+    """None if the values are in a file that is not read now, or cannot be read."""
     if bag.spec.calls:
         return None
     try:
         return bag.values(task)
-    except Exception:  # of a bag that is quarantined, anything
+    except Exception:  # a quarantined bag may raise any error
         return None
 
 
 def may_hold(value: Any) -> bool:
-    """Whether && may be true with this on one side: a number may count as true there."""
+    """Whether && may be true with this value on one side: a number may count as true there."""
     return not (value is False or value is UNDEFINED or value is ERROR)
 
 
 def parts(node: Node) -> list[Node]:
-    """What it joins with && at the top."""
+    """The parts that the expression joins with &&."""
     while isinstance(node, Operation) and node.op == "()":
         node = node.operands[0]
     if isinstance(node, Operation) and node.op == "&&":
@@ -284,7 +285,7 @@ def parts(node: Node) -> list[Node]:
 
 
 def references(node: Node) -> Iterator[Reference]:
-    """Attributes that it names, each once."""
+    """The attributes that the expression names, each once."""
     seen: set[str] = set()
     waiting = [node]
     while waiting:
@@ -298,7 +299,7 @@ def references(node: Node) -> Iterator[Reference]:
 
 
 def shown(value: Any) -> str:
-    """As an expression would spell it, but short."""
+    """The value as an expression would spell it, but short."""
     if value.__class__ is float:
         return f"{value:.6g}"
     if isinstance(value, list):

@@ -1,9 +1,9 @@
-"""Why a site gets no pilots, or only so many; and which sites could get some for a bag.
+"""Why a site gets no more pilots; and which sites could get some for a bag.
 
-The same is asked as `overlay` asks, in the same order: may anything be started there at all, is
-there room, does anything wait, may it go there, does it fit, is it covered by what there is?
-Everything is a function of the state and the time; asking changes nothing. What a caller may not
-see of other owners' bags is left out: `owner` is whose bags are told of, None: everybody's.
+The questions are those of `overlay`, in the same order: may pilots be started there, is there room,
+do tasks wait, may they go there and do they fit (`allowed_sites.obstacle`), do present pilots cover
+them? Everything is a function of the state and the time. `owner`: only this owner's bags are told
+of; None: all bags.
 """
 
 import math
@@ -73,7 +73,7 @@ def _pilots(state: State, site: Site) -> list[Pilot]:
 
 
 def _covered(state: State, now: float) -> tuple[list[DemandRow], Allowed]:
-    """What waits, and what of it nothing there is will take; and what may go where."""
+    """The demand, with what is missing of it; and which of it may go where."""
     found = demand.rows(state, now)
     allowed_sites.shorten(state, now, found)
     allowed = allowed_sites.allowed(state, now, found)
@@ -119,7 +119,7 @@ def _stops(state: State, now: float, site: Site) -> Iterator[Reason]:
 
 
 def _limits(state: State, now: float, site: Site) -> Iterator[Limit]:
-    """As `overlay` has them; the smallest rest counts."""
+    """The site's limits, as `site_table.room` has them; the one with the least left counts."""
     spec, jobs = site.record.spec, site_table.present(state, now, site)
     waiting, all_ = sum(not job.running for job in jobs), len(jobs)
     queued = spec.queued or MOST_WAITING
@@ -240,7 +240,7 @@ def is_hidden(spec: SiteSpec, owner: str) -> bool:
 
 
 def _refusal(state: State, now: float, site: str, row: DemandRow) -> str:
-    """The part of the bag's policy that is false there, whatever host it would be."""
+    """The part of the bag's policy that is false at the site, whatever the host."""
     bag = row.bag
     if said := _by_name(site, bag):
         return said
@@ -263,7 +263,7 @@ def _refusal(state: State, now: float, site: str, row: DemandRow) -> str:
 
 
 def _by_name(site: str, bag: Bag) -> str:
-    """Why the lists of its policy keep the bag from there, if they do."""
+    """Why the lists of sites in its policy keep the bag away from the site, if they do."""
     said = bag.policy.spec
     if said.only_sites and site not in said.only_sites:
         return f"its policy allows other sites only: only_sites = {', '.join(said.only_sites)}"
@@ -290,7 +290,7 @@ def _lacking(need: Need, spec: SiteSpec) -> str:
 
 
 def _no_demand(state: State, answer: SiteAnswer, hidden: int) -> Iterator[Reason]:
-    """Why what waits is not for it, or needs nothing more."""
+    """Why the waiting tasks cannot go to the site, or need no more pilots."""
     if not answer.wanting:
         whose = "of yours " if hidden else ""
         yield Reason(kind="idle", text=f"no task {whose}waits, so no pilot is needed")
@@ -311,7 +311,7 @@ def _no_demand(state: State, answer: SiteAnswer, hidden: int) -> Iterator[Reason
 
 
 def _cover(state: State, tasks: int) -> str:
-    """By what: slots that are there, and those that wait at sites."""
+    """Which slots cover the tasks: those of connected pilots, and those that wait at sites."""
     slots = sum(p.record.slots for p in state.pilots.values() if p.status is PilotStatus.ACTIVE)
     parts_ = [f"{_count(slots, 'slot')} of connected pilots"] if slots else []
     for name, site in state.sites.items():
@@ -338,8 +338,8 @@ def _summary(answer: SiteAnswer) -> str:
 
 
 def never(state: State, site: Site, bag: Bag, needs: Sequence[Need]) -> str:
-    """Why no pilot of the site would be for tasks of these needs, as far as it is known without
-    asking the bag's policy: what that said when pilots were last wanted is remembered."""
+    """Why pilots of the site could not run tasks of these needs; empty if they could. The policy is
+    not asked: its answer from when pilots were last wanted counts."""
     spec = site.record.spec
     barred = bar_for_tasks(state, spec, bag, rescue=False)
     if barred is not None:
@@ -354,8 +354,7 @@ def never(state: State, site: Site, bag: Bag, needs: Sequence[Need]) -> str:
 
 
 def in_queues(state: State, now: float, bag: Bag) -> Reason | None:
-    """Demand of a bag that waits at sites: pilots for its owner's tasks that a site has not started
-    for `QUEUE_SECONDS`."""
+    """The pilots for tasks of the bag's owner that have waited at sites for `QUEUE_SECONDS`."""
     if not bag.unsent():
         return None
     told = []
@@ -376,7 +375,7 @@ def in_queues(state: State, now: float, bag: Bag) -> Reason | None:
 
 
 def for_bag(state: State, now: float, bag: Bag) -> list[Chance]:
-    """Sites that are the owner's to use, and whether each could get pilots for what waits."""
+    """The sites that the owner may use, and whether each could get pilots for the waiting tasks."""
     rows = [row for row in demand.rows(state, now) if row.bag is bag]
     allowed = allowed_sites.allowed(state, now, rows)
     found = []

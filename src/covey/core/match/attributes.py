@@ -60,7 +60,7 @@ def _rate(state: State, now: float, pilot: Pilot) -> float:
 
 
 def _part(rate: float) -> float:
-    """To three digits: what has not really changed asks nobody again."""
+    """Rounded to three digits: policies are not asked again because of a smaller change."""
     return round(rate, 3)
 
 
@@ -454,7 +454,7 @@ def _is_named(host: str, names: tuple[str, ...]) -> bool:
 
 
 def live(job: JobSubject) -> list[Attempt]:
-    """Attempts of the task that may still end well, and in time."""
+    """Attempts of the task that are not past their deadline."""
     return [one for one in job.bag.places.live.get(job.number, ()) if not one.expired]
 
 
@@ -474,14 +474,15 @@ def _progress(state: State, now: float, attempt: Attempt) -> float:
 
 
 class HostTags(NamedTuple):
-    """What is published of a host, names in small letters: by the owner's tasks, and else."""
+    """Tags of a host, names in small letters: those published by the owner's tasks, and others."""
 
     own: dict[str, Value]
     others: dict[str, Value]
 
 
 def tags_of(tags: dict[str, str], owner: str) -> HostTags:
-    """As bags of this owner see them. What their own tasks say comes before all else."""
+    """The tags as bags of this owner see them. Tags of the owner's own tasks hide others of the
+    same name."""
     found = HostTags({}, {})
     for name, text in tags.items():
         whose, _, plain = name.rpartition(":")
@@ -498,7 +499,7 @@ def number_or_text(text: str) -> Value:
             found = kind(text)
         except ValueError:
             continue
-        return found if abs(found) < 2**62 else text  # also where it is no number at all
+        return found if abs(found) < 2**62 else text  # also for NaN and infinity
     return text
 
 
@@ -548,8 +549,8 @@ def add_parameters(ad: Ad, job: JobSubject) -> None:
 def add_replicas(
     ad: Ad, state: State, now: float, job: JobSubject, owner: str, names: Names = ALL
 ) -> None:
-    """`Replicas`, a list, and `Replica1` and so on: where the task runs now. Of each what is in
-    `names`: a draw makes a thousand of them."""
+    """Add `Replicas`, a list, and `Replica1` and so on: where the task runs now. Each has only the
+    attributes in `names`, since a draw makes a thousand of them."""
     replicas = []
     for number, attempt in enumerate(live(job), 1):
         pilot = state.pilots[attempt.pilot]

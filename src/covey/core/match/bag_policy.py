@@ -1,8 +1,8 @@
 """Which policy a bag has: checked, set, changed.
 
-A policy that looks at parameters splits the bag's classes by their values, as tasks with new ones
-are met. When it changes, tasks that wait are sorted anew; those that are out keep the class they
-were sent as.
+A policy that looks at parameters splits the bag's classes by their values, whenever a task with
+new values is met. When the policy changes, waiting tasks are sorted into classes again; running
+tasks keep the class under which they were sent.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ from covey.core.state import Bag, State
 from covey.core.values.space import LARGEST_BAG, Axis, Scalar, Space, Values, Zip, shown, size
 
 MOST_NAMES = 10_000  # of sites and hosts in one policy
-PART_GONE = 4  # one part in so many of the bags, before those that are left are counted anew
-FEW_DEPARTURES = 32  # bags: to count fewer costs nothing
+PART_GONE = 4  # bags are counted again when a quarter of them has gone
+FEW_DEPARTURES = 32  # bags; counting fewer costs nothing
 RECOUNT_SECONDS = 10.0
 CROWDED = (
     f"its policy uses parameters that have more than {MOST_CLASSES:,} different values: "
@@ -41,7 +41,7 @@ def compiled(policy: PolicySpec) -> Compiled:
 
 
 def check(policy: PolicySpec, spec: BagSpec, segment: Segment) -> None:
-    """Raises InvalidBag unless this can decide for such a bag."""
+    """Raises InvalidBag if such a bag cannot have this policy."""
     if policy == PolicySpec():
         return
     lists = (policy.only_sites, policy.avoid_sites, policy.only_hosts, policy.avoid_hosts)
@@ -80,8 +80,8 @@ def _combinations(space: Space, looked: set[str]) -> int:
 
 
 def split(bag: Bag) -> None:
-    """Tell the bag's tasks apart by what its policy looks at, from now on. Classes that there are
-    stay: their tasks that are out have been sent under these numbers."""
+    """From now on the bag's tasks are told apart by what its policy looks at. Present classes stay,
+    since running tasks have been sent under their numbers."""
     names, classes = bag.body.names, bag.classes
     number_of = classifier(bag.spec, names, classes.numbers)
     places = () if bag.spec.calls else bag.policy.parameters(names)
@@ -105,8 +105,8 @@ def split(bag: Bag) -> None:
 
 
 def check_deadline(written: str, text: str) -> None:
-    """Raises InvalidBag for what can be no deadline on any host: a negative number, text, or a
-    word that is no attribute. `text` is the expression that was made of what was written."""
+    """Raises InvalidBag for what cannot be a deadline on any host: a negative number, text, or the
+    name of an unknown attribute. `text`: the expression that was made of what was written."""
     if not written:
         return
     node = parse(text).node
@@ -140,7 +140,7 @@ def change(state: State, bag: Bag, policy: PolicySpec) -> None:
 
 
 def replace(bag: Bag, policy: Compiled) -> None:
-    """Forget what the policy before this one has said."""
+    """Set this policy, and forget the answers of the one before it."""
     bag.policy = policy
     bag.cache.renew()
     bag.replicas.offers.clear()
@@ -148,7 +148,7 @@ def replace(bag: Bag, policy: Compiled) -> None:
 
 
 def sort_anew(bag: Bag) -> None:
-    """Tell the tasks that wait apart by what the bag's policy and its rules look at."""
+    """Sort the waiting tasks into classes again, by what the policy and the rules look at."""
     was_plain, places = bag.classes.classify is None, bag.places
     split(bag)
     waiting = BitMap().union(*places.ready)
@@ -162,9 +162,9 @@ def sort_anew(bag: Bag) -> None:
 
 
 def gone(state: State) -> None:
-    """A bag is over. Whoever has an order of bags skips it. The bags that are left are counted anew
-    only when many have gone, or after a while (`tick`): with a thousand bags in the queue, that
-    costs more than all tasks of a small bag."""
+    """A bag is over. Pilots that have an order of bags skip it. The remaining bags are counted
+    again only when many have gone, or after a while (`tick`): with a thousand bags in the queue,
+    counting costs more than all tasks of a small bag."""
     state.changes.departures += 1
     if FEW_DEPARTURES <= len(state.bags) <= PART_GONE * state.changes.departures or not state.bags:
         _count_anew(state)
@@ -185,7 +185,8 @@ def _count_anew(state: State) -> None:
 
 
 def noticed(state: State, bag: Bag) -> None:
-    """A bag has come, gone or changed. Where it has a policy, what these look at is found anew."""
+    """A bag has come, gone or changed. If it has a policy, core finds out again at which attributes
+    policies look."""
     state.changes.comings += 1
     if not bag.policy.plain or bag.policy.replicates or not bag.policy.anywhere:
         state.changes.policies += 1

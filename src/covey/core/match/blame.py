@@ -1,19 +1,19 @@
-"""Whose fault is it: the host's, or the bag's?
+"""Whose fault are failures of tasks: the host's, or the bag's?
 
 The rules, for each bag:
 - A run of `SUSPICIOUS` failures on a pilot, or on a host whatever pilots it has, makes it rest
   from the bag: for a moment, then longer each time. Then it is tried with one task; a success makes
   it as good as new.
-- A host is *banned* for all bags of the owner once the run of failures there would be less likely
-  than `UNLIKELY` if the host were like the others: the rate at which the bag's tasks fail
-  elsewhere, to the power of the run's length. Without a success elsewhere no host is banned.
+- A host is *banned* for all bags of the owner once a run of failures there is too unlikely for a
+  host like the others: the rate at which the bag's tasks fail elsewhere, to the power of the run's
+  length, is below `UNLIKELY`. No host is banned unless a task of the bag has succeeded elsewhere.
 - A ban is T(1 - exp(-d/C)) long, at least 0.1 T, d seconds after the run's first failure. Then one
   task of the owner's is tried; a success ends it, a failure bans the host again, for longer.
-- Nobody rests or is banned when nobody else can do the bag's tasks: then it may be the bag that is
-  broken, which the failures that go on will show.
-- They count against the bag, too, unless at least as many hosts work on it that have not failed as
-  there are where it fails: then no more than `SUSPICIOUS` of a host's do. So many in a row pause
-  it (`ends`).
+- No pilot rests and no host is banned if no other pilot can do the bag's tasks. Then the bag may be
+  broken: its failures go on, and show it.
+- Failures count against the bag, too: many of them in a row pause it (`ends`). But if at least as
+  many hosts work on the bag without failures as with failures, only the first `SUSPICIOUS` failures
+  in a row on each host count.
 - A task that took too long, or was lost with its pilot, says nothing about the host.
 
 A host on which everything fails at once would otherwise take task after task, faster than all
@@ -38,7 +38,7 @@ from covey.pilot.protocol.messages import FAILED, HOST, MEMORY, OK, OUTPUT, SETU
 SUSPICIOUS = 3
 UNLIKELY = 1e-4
 FIRST_REST = 2.0
-MOST_DOUBLINGS = 60  # of it; many more would be too large for arithmetic
+MOST_DOUBLINGS = 60  # of the first rest; the result of many more is too large for arithmetic
 MOVING = 0.2  # weight of the latest end in a host's rate
 HEAVIEST = 10  # ends that a host's rate counts for, at most
 PRIOR_RATE = 0.05
@@ -47,7 +47,7 @@ BLAMED = (FAILED, MEMORY, OUTPUT, SETUP, HOST)
 
 
 def note(turn: Turn, pilot: Pilot, bag: Bag, outcome: str) -> None:
-    """How an attempt of the bag has ended there."""
+    """An attempt of the bag has ended there with this outcome."""
     if outcome != OK and outcome not in BLAMED:
         return
     hosts = bag.hosts
@@ -85,13 +85,13 @@ def note(turn: Turn, pilot: Pilot, bag: Bag, outcome: str) -> None:
 
 
 def rate_elsewhere(bag: Bag, tally: Tally) -> float:
-    """How often the bag's tasks fail on other hosts, lately."""
+    """The part of the bag's recent tasks on other hosts that failed."""
     failed = bag.hosts.failed_weight - tally.weight * tally.rate
     return (max(0.0, failed) + PRIOR_RATE) / (bag.hosts.ended_weight - tally.weight + 1.0)
 
 
 def _rests(turn: Turn, rest: Rest) -> bool:
-    """One more failure: whether a rest begins with it."""
+    """Count one more failure; returns whether a rest begins with it."""
     rest.failures += 1
     if rest.failures < SUSPICIOUS or turn.now < rest.until:
         return False
@@ -106,7 +106,7 @@ def _ban(turn: Turn, pilot: Pilot, bag: Bag, tally: Tally) -> None:
     host = turn.state.hosts[record.host]
     known = host.history.bans.get(owner)
     if known is not None and turn.now < known.until:
-        return  # of what was sent before
+        return  # the failed task was sent before the host was banned
     since = min(tally.since, known.since) if known is not None else tally.since
     longest = settings.ban_seconds
     seconds = longest * (1.0 - math.exp((since - turn.now) / settings.ban_growth))
@@ -146,7 +146,7 @@ def counts(state: State, pilot: Pilot, bag: Bag) -> bool:
 
 
 def share(turn: Turn, pilot: Pilot, bag: Bag, enough: int) -> int:
-    """Up to which load the pilot may take tasks of this bag, of the `enough` that it could."""
+    """Up to which load the pilot may take tasks of this bag: at most `enough`."""
     state, now = turn.state, turn.now
     held = withheld(state, pilot, bag)
     if not held or not somebody_can(state, bag, lambda other: _lets(state, now, other, bag)):
@@ -157,7 +157,7 @@ def share(turn: Turn, pilot: Pilot, bag: Bag, enough: int) -> int:
 
 
 def withheld(state: State, pilot: Pilot, bag: Bag) -> float:
-    """Until when it gets none of the bag's tasks, and then one; 0: it may have them."""
+    """Until when the pilot gets no task of the bag; after that it gets one. 0: it may have all."""
     found = 0.0
     bans = state.hosts[pilot.record.host].history.bans
     if bans and bag.spec.owner in bans:
@@ -169,8 +169,8 @@ def withheld(state: State, pilot: Pilot, bag: Bag) -> float:
 
 
 def is_tried(state: State, pilot: Pilot, bag: Bag) -> bool:
-    """Whether a task is there already, to see how it fares: one of the bag, or where the host is
-    banned one of the owner's."""
+    """Whether a task that tries the pilot out is there already: a task of the bag or, if the host
+    is banned, any task of the owner."""
     host = state.hosts[pilot.record.host]
     banned = bag.spec.owner in host.history.bans
     tally = bag.hosts.tallies.get(host.name)

@@ -1,11 +1,11 @@
-"""Which tasks a pilot gets, and when others must give some back.
+"""Which tasks a pilot gets, and when other pilots must give some back.
 
-GridBot's Algorithm 1, per class of tasks: of the bags whose policy lets them run there, the best
-first (`ranking`); `Concurrency` is a running minimum down that order, each owner's for the owner's
-own tasks. Of one bag go out first the tasks that nobody has in time (`overdue`), then those that
-wait, then running ones that may run twice (`offers`). Of those that wait, tasks with a longer time
-limit come first, unless the bag says otherwise (`TaskClasses.turns`), then those with lower
-numbers.
+This is GridBot's Algorithm 1, for classes of tasks. The bags whose policies let tasks run on the
+pilot are taken in order, the best first (`ranking`). A bag's `Concurrency` limits the owner's tasks
+on the pilot, for this bag and for all that come after it. Each bag sends its overdue tasks first
+(`overdue`), then tasks that wait, then running tasks that may run twice (`offers`). Of the tasks
+that wait, those with a longer time limit come first, unless the bag says otherwise
+(`TaskClasses.turns`), then those with lower numbers.
 """
 
 from collections.abc import Iterator
@@ -31,29 +31,29 @@ from covey.core.turn import Turn
 MOST_AHEAD = 10_000  # tasks that Concurrency may send to one pilot
 MOST_BATCH = 1000  # waiting pilots among which the best are looked for
 _WHEN = itemgetter(0)  # when it is the turn of a class (`TaskClasses.turns`)
-# Of values and commands that one answer brings, unless a single task has more: to write it holds
-# the server up.
+# Values and commands in one answer, unless a single task has more. Nothing else happens while the
+# server writes an answer.
 MOST_ANSWER_CHARACTERS = 8 << 20
 
 
 def take(turn: Turn, pilot: Pilot) -> list[Attempt]:
-    """Attempts for this pilot, the best bag's first. It prefetches only of bags of which it has
-    run a task well: what it wants is what it has measured, and this bag's tasks may be a thousand
-    times longer, or all fail."""
+    """Attempts for this pilot, those of the best bag first. More tasks than the pilot has slots are
+    sent only of bags of which it has run a task well: the pilot asks for as many as it needed
+    before, and another bag's tasks may be a thousand times longer, or all fail."""
     state = turn.state
     taken: list[Attempt] = []
     if state.draining or not hungry(pilot):
         return taken
     most = pilot.load + _room(state, pilot)
-    limits: dict[str, int] = {}  # of owners' tasks: Concurrency, so far down the order
-    proven: dict[BagId, None] | None = None  # looked for when it is needed, which is rare
-    passed: list[BagId] = []  # bags whose turn has come
+    limits: dict[str, int] = {}  # by owner: the lowest Concurrency of the bags so far
+    proven: dict[BagId, None] | None = None  # found out only when it is needed, which is rare
+    passed: list[BagId] = []  # bags that have had their turn
     room = MOST_ANSWER_CHARACTERS
     waiting: dict[BagId, set[float]] = {}
     for candidate in _candidates(turn, pilot):
         bag, owner = candidate.bag, candidate.bag.spec.owner
         if bag.id in pilot.waits:
-            continue  # those that it has of this bag wait for files: more would, too
+            continue  # the bag's tasks wait for files there: more of them would wait, too
         if candidate.matches is not None and _is_empty(candidate, waiting):
             continue
         limit, ahead = limits.get(owner, MOST_AHEAD), False
@@ -78,7 +78,7 @@ def take(turn: Turn, pilot: Pilot) -> list[Attempt]:
         if not policy_budget.may_look(state, turn.now, bag):
             continue
         if room <= 0:
-            break  # the pilot asks again when it has this much
+            break  # the answer is full; the pilot asks again when it has it
         before, width = len(taken), bag.width
         if width * (enough - pilot.load) > room:
             enough = pilot.load + max(1, room // width)
@@ -91,8 +91,9 @@ def take(turn: Turn, pilot: Pilot) -> list[Attempt]:
 
 def _is_empty(candidate: Candidate, waiting: dict[BagId, set[float]]) -> bool:
     """Whether no task waits in these classes of the bag. A bag whose classes all rank differently
-    is a candidate for each, and often most of them are empty. `waiting`: by bag, the ranks of
-    classes that have tasks; the first candidate of a bag is always looked at, and finds them."""
+    is a candidate once for each class, and most of its classes are often empty. `waiting`: by bag,
+    the ranks of classes in which tasks wait; they are found at the bag's first candidate, which is
+    never skipped."""
     bag, matches = candidate.bag, candidate.matches
     if matches is None or len(matches) == 1 or bag.classes.classify is None or bag.policy.limiting:
         return False
@@ -106,7 +107,7 @@ def _is_empty(candidate: Candidate, waiting: dict[BagId, set[float]]) -> bool:
 
 
 def _proven(state: State, pilot: Pilot) -> dict[BagId, None]:
-    """Bags that can send tasks ahead to this pilot, because it has run one of theirs well."""
+    """Bags that can send tasks ahead to this pilot, because it has run one of their tasks well."""
     bags = [bag for id_ in pilot.proven if (bag := state.bags.get(id_)) is not None]
     return {bag.id: None for bag in bags if ranking.may_go(state, pilot, bag)}
 
@@ -120,7 +121,7 @@ def _nothing_more(state: State, pilot: Pilot, limit: int, proven: dict[BagId, No
 
 
 def _concurrency(candidate: Candidate, limit: int) -> tuple[int, bool]:
-    """The running minimum, and whether this candidate's policy says anything."""
+    """The lower one of the limit and the candidate's Concurrency, and whether it has any."""
     said = False
     for match in candidate.matches or ():
         if match is not None and match.rank == candidate.rank and match.concurrency is not None:
@@ -138,14 +139,14 @@ def _candidates(turn: Turn, pilot: Pilot) -> Iterator[Candidate]:
         if not one.barren or replicas.overdue or replicas.offers:
             yield one
         elif _may_rescue(turn.state, pilot, bag):
-            yield one  # some of its tasks are looked at one by one
+            yield one  # its rescued tasks are looked at one by one
         elif bag.classes.classify is not None:
             reserve(turn, bag, searching=True)
 
 
 def hungry_first(turn: Turn) -> list[PilotId]:
-    """Those who wait for work, in the order in which they get it: who has waited longest, or in a
-    batch who ranks best for anything that waits."""
+    """Pilots that wait for work, in the order in which they get it: the one that has waited longest
+    first. With `batch`: the one that ranks best for any bag first."""
     state = turn.state
     waiting = list(state.queue.hungry)
     if state.settings.batch:
@@ -198,8 +199,8 @@ def _take_from(
 
 
 class _Weights(dict[int, int]):
-    """By class: how many slots of the pilot a task takes; 0: it may not run there. Found when it is
-    asked for, as a bag may have many classes."""
+    """By class: how many slots of the pilot a task takes; 0: it may not run there. A weight is
+    computed when it is asked for, since a bag may have many classes."""
 
     def __init__(self, turn: Turn, pilot: Pilot, candidate: Candidate) -> None:
         self.turn, self.pilot, self.candidate = turn, pilot, candidate
@@ -242,8 +243,8 @@ def _next_class(
 def _lowest_class(
     turn: Turn, bag: Bag, kinds: list[int], weights: dict[int, int], pilot: Pilot, enough: int
 ) -> int | None:
-    """Of these classes, that of the lowest number that this pilot can run. If nothing is known of
-    single tasks, the classes are asked by their lowest numbers, until one will do."""
+    """The class of the task with the lowest number that this pilot can run. If no task has failed
+    or got more time, the classes are tried in the order of their lowest tasks."""
     ready = bag.places.ready
     if bag.failures.failed_on or bag.failures.grown:
         fits = [one for one in kinds if weights[one] and room_for(weights[one], pilot, enough)]
@@ -258,14 +259,15 @@ def _lowest_class(
 
 
 def room_for(taken: int, pilot: Pilot, enough: int) -> bool:
-    """Whether a task that takes so many slots can go to a pilot that may hold `enough`. If it holds
-    nothing, a larger one may wait there for room."""
+    """Whether a task that takes `taken` slots can go to a pilot that may hold `enough`. A pilot
+    that holds nothing may get a larger task, which waits there for room."""
     return pilot.load + taken <= enough or pilot.load == 0
 
 
 def lowest_task(turn: Turn, bag: Bag, kind: int, pilot: Pilot) -> int | None:
-    """Of those that are ready. One that failed there goes elsewhere first (`retry_hosts`). One that
-    took too long may need more time than the pilot has, if others can have that much."""
+    """The lowest task that is ready and may go to the pilot. A task that failed there goes
+    elsewhere first (`retry_hosts`). A task that took too long, and needs more time than the pilot
+    has left, waits for a pilot with more time, if there can be one."""
     ready, limit = bag.places.ready[kind], bag.classes[kind].need.limit_seconds
     left = pilot.until - turn.now
     if bag.failures.failed_on:
@@ -300,7 +302,8 @@ def _take_again(
     limit: int,
     taken: list[Attempt],
 ) -> None:
-    """Tasks that are out already, each looked at by itself, unless its policy does not."""
+    """Send tasks that run elsewhere already. Each task is looked at by itself, unless the policy
+    says the same of all tasks of a class."""
     bag = candidate.bag
     alike = candidate.matches if bag.policy.by_class else None
     if alike is not None and not any(alike):
@@ -343,8 +346,8 @@ def _may_rescue(state: State, pilot: Pilot, bag: Bag) -> bool:
 def _rescue(
     turn: Turn, pilot: Pilot, bag: Bag, enough: int, limit: int, taken: list[Attempt]
 ) -> None:
-    """Tasks that failed elsewhere, on a site where they have one more chance, whatever the policy
-    says of it otherwise."""
+    """Send tasks that failed elsewhere to a site where they have one more chance. The bag's
+    requirements do not count there."""
     for task in list(bag.places.rescue):
         kind = bag.class_of(task)
         slots = weight_on(bag, kind, pilot, turn.now)
@@ -374,7 +377,7 @@ def _send(
 
 
 def hungry(pilot: Pilot) -> bool:
-    """Whether the pilot can take more tasks. Without disk space it cannot, whatever it wants."""
+    """Whether the pilot can take more tasks. Without disk space it cannot."""
     return pilot.status is PilotStatus.ACTIVE and pilot.load < pilot.want and not pilot.shortage
 
 
@@ -388,8 +391,9 @@ def work_available(state: State) -> bool:
 
 
 def _room(state: State, pilot: Pilot) -> int:
-    """How many more this pilot may hold. Near the end of the work nobody prefetches more than
-    its share, so that the last tasks do not queue behind one slot while others idle."""
+    """How many more slots' worth of tasks this pilot may hold. Near the end of the work no pilot
+    prefetches more than its share, so that the last tasks do not wait for one slot while other
+    slots are idle."""
     room = pilot.want - pilot.load
     idle_slots = pilot.record.slots - pilot.load
     if room <= idle_slots:
@@ -403,8 +407,8 @@ def _room(state: State, pilot: Pilot) -> int:
 
 
 def recall_surplus(turn: Turn) -> None:
-    """Slots stand idle and nothing is left to send to them: ask for prefetched tasks back that
-    they could run."""
+    """If slots are idle and no task is left for them: ask other pilots to give back prefetched
+    tasks that could run there."""
     state = turn.state
     idle = [state.pilots[id_] for id_ in state.queue.hungry]
     slots = sum(max(0, one.record.slots - one.load) for one in idle)
@@ -426,7 +430,7 @@ def recall_surplus(turn: Turn) -> None:
 
 
 def _may_move(turn: Turn, attempt: Attempt, idle: list[Pilot]) -> bool:
-    """Whether one of the idle pilots would get this task, in spite of where it has failed."""
+    """Whether one of the idle pilots would get this task, given the hosts where it has failed."""
     bag, task = turn.state.bags[attempt.bag], attempt.task
     if task in bag.places.rescued:
         sites = last_resorts(turn.state, bag)
@@ -441,7 +445,7 @@ def _may_move(turn: Turn, attempt: Attempt, idle: list[Pilot]) -> bool:
 
 
 def _suits(turn: Turn, bag: Bag | None, kind: int, idle: list[Pilot]) -> bool:
-    """Whether somebody who stands idle could run such a task, and none of them waits."""
+    """Whether an idle pilot could run such a task, and no task of the bag waits."""
     if bag is None or bag.places.next < bag.chunks.mark or any(bag.places.ready):
         return False
     return any(_could(turn, pilot, bag, kind) for pilot in idle)

@@ -1,10 +1,11 @@
 """What policies say of a pilot: which classes of which bags may run there, and how they rank.
 
-Ads hold only what some policy looks at, and are brought up to date in place; a stamp says when one
-has changed. What a policy said of a pilot holds until something that it looks at changes, so a
-request among a thousand bags evaluates what has changed since this pilot last asked. Sites, users,
-the queue and the statistics of hosts are looked at once a second; those of a host on which a task
-has failed, at once.
+Ads hold only the attributes that some policy looks at. They are brought up to date in place, and
+their stamp grows when one changes. The answer of a policy about a pilot is kept until something
+changes that the policy looks at. So when a pilot asks among a thousand bags, only policies are
+evaluated that may answer otherwise than when it last asked. Sites, users, the queue and the
+statistics of hosts are looked at once a second; the statistics of a host also when a task fails
+there.
 """
 
 import sys
@@ -24,8 +25,8 @@ from covey.core.values.scalars import read
 MOST_CONCURRENCY = 1_000_000
 EVALUATING = "its policy cannot be evaluated"
 REFRESH_SECONDS = 1.0
-REPLICA = 100  # … to make those of a task that runs, and of where it does
-REFRESH = 5  # units of work to bring the ad of a class up to date
+REFRESH = 5  # units of work (`policy_budget`) to bring the ad of a class up to date
+REPLICA = 100  # units of work to make the ads of a running task and of the hosts where it runs
 _LARGEST = sys.float_info.max
 _NUMBERS = (float, int, bool)
 _NOTHING = Ad()
@@ -37,11 +38,11 @@ _STATISTICS = frozenset(one.name.lower() for one in STATISTICS)
 def matches(
     state: State, now: float, pilot: Pilot, bag: Bag, face: PilotFace
 ) -> list[Match | None]:
-    """By class of the bag: what its policy says, or None where it does not let them run there.
+    """For each class of the bag: the policy's answer, or None if the class may not run there.
     `face` must be up to date (`face_of`)."""
-    kind = kind_of(state, bag)
+    kind = shared_policy(state, bag)
     if kind is None:
-        return found_of(state, now, pilot, bag, face).matches
+        return own_answer(state, now, pilot, bag, face).matches
     if kind in face.said and face.said_at == (face.stamp, state.scene.stamp):
         return face.said[kind]
     scene, owner = state.scene, bag.spec.owner
@@ -55,9 +56,9 @@ def matches(
     return [match]
 
 
-def found_of(state: State, now: float, pilot: Pilot, bag: Bag, face: PilotFace) -> MatchAnswer:
-    """The same of a bag that is asked by itself. Classes whose turn does not come now keep the
-    answer that they have: nothing, if they were never asked."""
+def own_answer(state: State, now: float, pilot: Pilot, bag: Bag, face: PilotFace) -> MatchAnswer:
+    """The same for a bag whose policy shares its answer with no other bag. If the owner's budget
+    does not suffice for all classes, the others keep their earlier answer: None at first."""
     policy, owner = bag.policy, bag.spec.owner
     found = face.found.get(bag.id)
     unseen = len(bag.cache.jobs) != len(bag.classes) or (policy.inward and stale(state, now, bag))
@@ -80,7 +81,7 @@ def found_of(state: State, now: float, pilot: Pilot, bag: Bag, face: PilotFace) 
 
 
 def _is_true(state: State, bag: Bag, face: PilotFace, found: MatchAnswer) -> bool:
-    """Whether nothing has changed since then that the policy looks at."""
+    """Whether the policy would still give this answer."""
     same = found.bag == bag.cache.stamp and len(found.matches) == len(bag.cache.jobs)
     return same and _holds(state, bag.policy, face, found)
 
@@ -94,8 +95,8 @@ def _ask_classes(
     found: MatchAnswer,
     left: Budget,
 ) -> None:
-    """Those that were not asked yet, in turn, as far as the budget goes. If the policy looks at
-    nothing of a task, one answer holds for all of them."""
+    """Ask about the classes that were not asked about yet, as far as the budget goes. If the policy
+    looks at nothing of a task, one answer holds for all classes."""
     jobs, answers = bag.cache.jobs, found.matches
     count, first, spent, policy = len(jobs), found.asked, 0, bag.policy
     if len(answers) != count:
@@ -124,12 +125,12 @@ def _ask_classes(
     found.ranks = list(dict.fromkeys([one.rank for one in answers if one is not None]))
 
 
-def of_kinds(
+def shared_answers(
     state: State, now: float, pilot: Pilot, face: PilotFace, owner: str
 ) -> list[list[Match | None] | None]:
-    """What is said to the owner's bags that are asked together with others; None for the rest.
-    Kinds whose turn does not come now keep the answer that they have, and come first the next
-    time."""
+    """For each bag of the owner: the answer that it shares with other bags, or None if it shares
+    none. A shared policy for which the budget does not suffice keeps its earlier answer, and is
+    asked first the next time."""
     scene, before, owing = state.scene, face.said, face.owing
     site, user = scene.sites[pilot.record.site], scene.users[owner]
     face_at, scene_at = face.said_at
@@ -181,19 +182,20 @@ def _ask(
         return judged(kind.places, values)
     except Exception as error:
         for bag in state.scene.owners.get(owner, ()):
-            if kind_of(state, bag) is kind:
+            if shared_policy(state, bag) is kind:
                 bag.suspect(EVALUATING, error)
         return None
 
 
 def _cost(kind: ClassMatch) -> int:
-    """Of the evaluation that was just made."""
+    """The cost of the evaluation that was just made."""
     kind.cost = policy_budget.cost(kind.static)
     return kind.cost
 
 
-def kind_of(state: State, bag: Bag) -> ClassMatch | None:
-    """None where what is said to the bag is said to no other."""
+def shared_policy(state: State, bag: Bag) -> ClassMatch | None:
+    """The policy that this bag shares with others that say the same. None if this bag's policy
+    cannot share its answer with other bags."""
     policy = bag.policy
     if policy.plain or policy.inward or policy.erratic or len(bag.classes) != 1:
         return None
@@ -210,9 +212,10 @@ def kind_of(state: State, bag: Bag) -> ClassMatch | None:
     return kind
 
 
-def known(state: State, face: PilotFace, bag: Bag) -> list[Match | None] | None:
-    """What the policy said when the pilot last asked, if it has; perhaps no longer true."""
-    kind = kind_of(state, bag)
+def last_answer(state: State, face: PilotFace, bag: Bag) -> list[Match | None] | None:
+    """The policy's answer when the pilot last asked, which may have changed since then. None if it
+    was never asked about this pilot."""
+    kind = shared_policy(state, bag)
     if kind is not None:
         return face.said.get(kind)
     found = face.found.get(bag.id)
@@ -220,8 +223,8 @@ def known(state: State, face: PilotFace, bag: Bag) -> list[Match | None] | None:
 
 
 def stale(state: State, now: float, bag: Bag) -> bool:
-    """Whether what a policy sees of its bag may have changed. What only time changes is looked at
-    once a second."""
+    """Whether the bag's ads may be out of date. Attributes that change with time alone are looked
+    at once a second."""
     if bag.cache.dirty or bag.cache.scene != state.scene.stamp:
         return True
     return bag.policy.timed and now - bag.cache.at >= REFRESH_SECONDS
@@ -248,8 +251,8 @@ def _match(
 
 
 def judged(places: Places, values: tuple[object, ...]) -> Match | None:
-    """Anything but true is no; a rank that is no number is the lowest of those that are; where
-    Concurrency or Deadline is none, nothing is said."""
+    """Only JobRequirements that are true let tasks run. A Rank that is not a number counts as 0.0.
+    A Concurrency or a Deadline that is not a number sets no limit."""
     requirements, rank, concurrency, deadline = places
     if requirements is not None and values[requirements] is not True:
         return None
@@ -273,7 +276,7 @@ def as_number(value: object, otherwise: float) -> float:
 def match_task(
     state: State, now: float, pilot: Pilot, bag: Bag, face: PilotFace, task: int
 ) -> Match | None:
-    """Of one task that is out already, with its replicas in view."""
+    """The policy's answer about one task that runs already; it sees the task's replicas."""
     if bag.policy.plain:
         return ANYWHERE
     if bag.cache.dirty and bag.policy.inward:
@@ -287,8 +290,8 @@ def match_task(
 
 
 def wants_replica(state: State, now: float, bag: Bag, task: int) -> bool:
-    """Whether the policy wants this running task to have another attempt. Of hosts it sees those
-    where the task runs, in `Job.Replicas`."""
+    """Whether the policy wants another attempt of this running task. The only hosts that the policy
+    sees are those where the task runs, in `Job.Replicas`."""
     compiled = bag.policy
     policy = compiled.replication
     policy.context.now = now
@@ -307,7 +310,7 @@ def wants_replica(state: State, now: float, bag: Bag, task: int) -> bool:
 
 
 def most_replicas(state: State, now: float, bag: Bag, task: int) -> int:
-    """How many attempts of this running task may be out at a time."""
+    """How many attempts of this running task may run at the same time."""
     compiled = bag.policy
     if compiled.most_replicas is not None:
         late = compiled.most_late or 0
@@ -332,7 +335,7 @@ def most_replicas(state: State, now: float, bag: Bag, task: int) -> int:
 
 
 def _at_least_one(value: object) -> int:
-    """What MaxReplicas says, as a number of attempts."""
+    """The value of MaxReplicas as a number of attempts."""
     return int(max(1.0, as_number(value, 2.0)))
 
 
@@ -356,7 +359,7 @@ def in_tail(state: State, now: float, bag: Bag) -> bool:
 
 
 def face_of(state: State, now: float, pilot: Pilot, owner: str) -> PilotFace:
-    """What bags of this owner see of the pilot, up to date."""
+    """What policies of this owner's bags see of the pilot, brought up to date."""
     set_scene(state, now)
     scene, record = state.scene, pilot.record
     face = pilot.faces.get(owner)
@@ -434,7 +437,7 @@ def is_scene_old(state: State, now: float) -> bool:
 
 
 def _look_anew(state: State) -> None:
-    """Some policy came, went or changed: what do they look at now?"""
+    """Find out at which attributes all policies look, after one has come, gone or changed."""
     looks: dict[str, set[str]] = {}
     for bag in state.bags.values():
         for role, names in bag.policy.looks.items():
@@ -494,7 +497,7 @@ def _update(state: State, now: float, role: str, ad: Ad, thing: object) -> bool:
 
 
 def refresh(state: State, now: float, bag: Bag) -> None:
-    """Bring the bag's own ad, and those of its classes, up to date."""
+    """Bring the ad of the bag, and those of its classes, up to date."""
     scene = state.scene
     set_scene(state, now)
     if bag.spec.owner not in scene.users:
@@ -514,7 +517,7 @@ def refresh(state: State, now: float, bag: Bag) -> None:
 
 
 def _refresh(state: State, now: float, bag: Bag) -> bool:
-    """Whether anything that its policy looks at has changed."""
+    """Returns whether an attribute has changed at which the policy looks."""
     table, ad, changed = TABLE["bag"], bag.policy.ad, False
     looked, telling = bag.policy.looks.get("bag", set()), bag.policy.at_dispatch.get("bag", set())
     for name in table if "*" in looked else looked:
@@ -543,7 +546,7 @@ def _refresh_jobs(state: State, now: float, bag: Bag) -> bool:
         if sample is not None:
             for place in places:
                 job[bag.body.names[place]] = read(sample[place], bag.numbering.readings[place])
-        for name in ("Replicas", "FailedHosts"):  # of one task; a class has none
+        for name in ("Replicas", "FailedHosts"):  # single tasks have these; a class has not
             if looked & {name.lower(), "*"}:
                 job[name] = []
         bag.cache.jobs.append(job)
@@ -560,7 +563,7 @@ def _refresh_jobs(state: State, now: float, bag: Bag) -> bool:
 
 
 def job_ad(state: State, now: float, bag: Bag, task: int, looks: dict[str, set[str]]) -> Ad:
-    """Of one task, as far as it is looked at."""
+    """The ad of one task, with the attributes that are looked at."""
     looked = looks.get("job", set())
     if "*" in looked:
         return attributes.full_ad(state, now, "job", _task(bag, task), bag.spec.owner)

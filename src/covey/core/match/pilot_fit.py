@@ -1,8 +1,8 @@
-"""Whether a task fits a pilot, and how much of it.
+"""Whether a task fits a pilot, and how many of its slots it takes.
 
 A pilot's slots are its cores. A task that needs several cores, or more than a slot's share of the
-memory or of the GPUs, takes several slots. A pilot that does not say how much it has is taken to
-have enough.
+memory or of the GPUs, takes several slots. A pilot that does not say how much memory or disk it has
+is taken to have enough.
 """
 
 from typing import Protocol
@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from covey.core.record.model import Need, PilotRecord, TaskNumber
 from covey.core.state import Bag, Pilot, State
 
-MOST_GROWTH = 1e6  # of a task's memory or time, however often it was raised
-MOST_POWER = 100  # of a factor for each retry: beyond, a number may be too large for arithmetic
+MOST_GROWTH = 1e6  # factor by which retries may raise a task's memory or time, all together
+MOST_POWER = 100  # retries that raise it: the result of more may be too large for arithmetic
 
 
 class Roomy(Protocol):
-    """What has slots and all else that tasks need: a pilot, or one that is yet to come."""
+    """A pilot that is there or yet to come: its slots, and all else that tasks need."""
 
     @property
     def slots(self) -> int: ...
@@ -30,9 +30,9 @@ class Roomy(Protocol):
 
 
 def weight_on(bag: Bag, kind: int, pilot: Pilot, now: float) -> int:
-    """As `weight`, for a task of this class; 0 also where the pilot's time is over before that of
-    the task could be. Without a limit it is taken to be as long as others were, unless the pilot
-    never had so much time."""
+    """As `weight`, for a task of this class; also 0 if the pilot's time ends before the task's time
+    limit. A task without a time limit is taken to last as long as the others of its class did,
+    unless the pilot never had that much time."""
     class_, left = bag.classes[kind], pilot.until - now
     need, mean = class_.need, class_.times.mean
     if need.limit_seconds > left:
@@ -67,8 +67,8 @@ def weight(need: Need, pilot: Roomy) -> int:
 
 
 def limits(bag: Bag, task: TaskNumber, need: Need, pilot: PilotRecord) -> tuple[int, float]:
-    """The memory and the time that this attempt gets instead of its class's; 0 where nothing
-    else than usual. Never more memory than the pilot has."""
+    """The memory and the time that this attempt gets; 0: as usual in its class. Never more memory
+    than the pilot has."""
     memory, seconds = _amounts(bag, task, need.memory_mb, need.limit_seconds)
     memory_mb = 0
     if memory != need.memory_mb:
@@ -79,19 +79,19 @@ def limits(bag: Bag, task: TaskNumber, need: Need, pilot: PilotRecord) -> tuple[
 
 
 def need_now(bag: Bag, task: int, need: Need) -> Need:
-    """What the task has, whose class has this: some of it may have been raised."""
+    """The need of the task. `need`: that of its class; the task's own may have been raised."""
     memory, seconds = _amounts(bag, task, need.memory_mb, need.limit_seconds)
     return replace(need, memory_mb=round(memory), limit_seconds=seconds)
 
 
 def stretch(bag: Bag, task: int, limit_seconds: float) -> float:
-    """By how much its time limit has grown, compared to that of its class."""
+    """The factor by which the task's time limit is longer than that of its class."""
     return _amounts(bag, task, 0, limit_seconds)[1] / limit_seconds if limit_seconds else 1.0
 
 
 def _amounts(bag: Bag, task: int, memory_mb: int, seconds: float) -> tuple[float, float]:
-    """Memory and time of the task, whose class has these: people raised them, or said how much
-    it is to be, or the task ran out of them."""
+    """Memory and time of the task. `memory_mb`, `seconds`: those of its class. People may have
+    raised or set them, and they grow when the task runs out of them."""
     memory: float = memory_mb
     most_memory, most_seconds = memory * MOST_GROWTH, seconds * MOST_GROWTH
     for raised in bag.failures.raised:

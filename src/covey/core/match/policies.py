@@ -1,9 +1,9 @@
-"""From what an owner wrote to what decides: presets and plain keys become expressions, those become
-one compiled policy. All of it can be shown (`covey policy show`).
+"""A bag's policy: its presets and plain keys become expressions, and these one compiled policy. All
+of it can be shown (`covey policy show`).
 
-The expressions stand in the bag's own ad, as in GridBot: `Tail`, `JobsUnsent` and the others are
-their neighbours and need no prefix. The ads beside it are the `ROLES`. `BOT` is another name of
-`Bag`, for policies from the paper.
+The expressions stand in the bag's own ad, as in GridBot. So the bag's attributes, such as `Tail`
+and `JobsUnsent`, need no prefix. The other ads are the `ROLES`. `BOT` is another name of `Bag`, for
+policies from the paper.
 """
 
 import re
@@ -29,14 +29,14 @@ TIMED = {"bag": {"age", "besterrorrate", "*"}, "job": {"*"}}
 NAMES = (*DISPATCH, *REPLICATION, TAIL, GRID)
 LONGEST = 5_000  # characters of one expression: one that is compiled while others wait
 EACH = 10  # units of work of an evaluation, besides its operations (`budget`)
-MOST_WORK = 900  # operations and names: what it needs beside it must be compiled as well
-# Where each of DISPATCH stands in what is evaluated, if it does.
+MOST_WORK = 900  # operations and names in one expression
+# The place of each of DISPATCH among the values of an evaluation; None: the policy lacks it.
 Places: TypeAlias = tuple[int | None, int | None, int | None, int | None]
 _ROLES = frozenset(role.lower() for role in ROLES)
 _ERRATIC = frozenset(("time", "random", "formattime"))
 
 MOST_LATE = 10  # attempts of a task, all past their deadline, where MaxReplicas is not set
-# What holds where neither the owner nor the preset says anything.
+# Expressions of policies for which neither the owner nor the preset sets another.
 DEFAULTS = {
     "ReplicationRequirements": "false",
     "MaxReplicas": "2",
@@ -117,8 +117,8 @@ _WHOLE = re.compile(r"job|host|pilot|site|replica\d+")
 
 
 def expand(spec: PolicySpec) -> dict[str, str]:
-    """The expressions that decide, by the name of their attribute; only those that are there.
-    Raises InvalidBag for a preset that there is not."""
+    """The policy's expressions, by the name of their attribute. Raises InvalidBag for an unknown
+    preset."""
     preset = PRESETS.get(spec.preset or DEFAULT_PRESET)
     if preset is None:
         raise InvalidBag(f"there is no preset {spec.preset!r}; presets: {', '.join(PRESETS)}")
@@ -165,11 +165,11 @@ def _quoted(text: str) -> str:
 
 
 class Compiled:
-    """A policy that is ready to decide. The bag's own attributes are written into `ad` whenever
-    they have changed (`match_cache`)."""
+    """A policy that can be evaluated. The attributes of the bag are written into `ad` whenever they
+    have changed (`match_cache`)."""
 
     def __init__(self, spec: PolicySpec) -> None:
-        """Raises InvalidBag, with words, where an expression is none."""
+        """Raises InvalidBag for text that is not an expression."""
         self.spec = spec
         self.texts = expand(spec)
         self.sticky = sticks(spec)
@@ -179,11 +179,11 @@ class Compiled:
         self.anywhere = not self.texts.keys() & {"JobRequirements", GRID}  # any site will do
         # MaxReplicas, if it is a plain number; None if it must be evaluated.
         self.most_replicas = _whole(self.texts["MaxReplicas"])
-        # The same for a task whose attempts are all past their deadline. Where nobody has set
-        # MaxReplicas, late attempts may be on hosts that are gone: more of them are waited for.
+        # The same for a task whose attempts are all past their deadline. If MaxReplicas
+        # is not set, late attempts may be on hosts that are gone, and more attempts are allowed.
         self.most_late = self.most_replicas if _gives_replicas(spec) else MOST_LATE
         self.replicates = self.texts["ReplicationRequirements"] != "false"
-        self.looks = self._looks(NAMES)  # at what, by role; "*": at all of it
+        self.looks = self._looks(NAMES)  # by role: the attributes that it uses; "*": all
         self.at_dispatch = self._looks(self.asked)
         self.mentioned = self._mentioned()  # every name in any path; "*": also whole ads
         self.said = "\n".join(f"{name} = {self.texts[name]}" for name in self.asked)
@@ -198,21 +198,21 @@ class Compiled:
         )
         self.limiting = "Concurrency" in self.texts  # says how many tasks a pilot holds
         self.erratic = bool(self._calls(self.asked) & _ERRATIC)
-        # What it says of a task that is out holds for all of the task's class.
+        # Its answer about a running task holds for all tasks of the class.
         self.by_class = not self.erratic and "job" not in self.at_dispatch
         self.timed = any(
             names & self.looks.get(role, set()) for role, names in TIMED.items()
-        )  # what it sees of its bag changes as time passes
-        # What it says of a site may change although nothing around it has.
+        )  # some attribute of its bag changes with time alone
+        # Its answer about a site may change although nothing around it has changed.
         self.moody = "bag" in self._looks((GRID,)) or bool(self._calls((GRID,)) & _ERRATIC)
-        # What is written into its ad is of the bag: one that does not look inward sees none of it.
+        # Only attributes of the bag are written into its ad, and only an inward policy sees them.
         self.dispatch = Policy(self.ad, self.asked, ROLES, fixed=not self.inward)
         self.replication = Policy(self.ad, REPLICATION, ROLES)
         self.tail = Policy(self.ad, (TAIL,), ROLES)
         self.grid = Policy(self.ad, (GRID,) if GRID in self.texts else (), ROLES)
 
     def parameters(self, names: Sequence[str]) -> tuple[int, ...]:
-        """Places of the parameters at which it looks when tasks go out."""
+        """The places of the parameters that it uses when tasks are sent."""
         looked = self.at_dispatch.get("job", set())
         return tuple(k for k, name in enumerate(names) if name.lower() in looked or "*" in looked)
 
@@ -220,7 +220,7 @@ class Compiled:
         return looks_of(self.ad, [name for name in names if name in self.texts])
 
     def _mentioned(self) -> frozenset[str]:
-        """What it may see of a replica."""
+        """All names in its paths: what it may see of a replica."""
         named = [name for name in NAMES if name in self.texts]
         paths = {path for name in named for path in needs(as_node(self.ad[name]), self.ad)[0]}
         found = {part for path in paths for part in path.split(".")}
@@ -234,13 +234,13 @@ class Compiled:
 
 
 def _whole(text: str) -> int | None:
-    """The number, at least 1, where the text is nothing else."""
+    """The number, at least 1; None if the text is not a plain number."""
     return max(1, int(text)) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 def looks_of(ad: Ad, names: Sequence[str]) -> dict[str, set[str]]:
-    """At what those expressions of a bag's ad look, by role, all in small letters; "*": at all of
-    it."""
+    """The attributes that these expressions of a bag's ad use, by role, in small letters; "*": all
+    attributes of the role."""
     found: dict[str, set[str]] = {}
     for name in names:
         for path in needs(as_node(ad[name]), ad)[0]:

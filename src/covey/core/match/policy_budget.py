@@ -1,13 +1,15 @@
-"""How much work one owner's policies may be, so that nobody else waits for them.
+"""How much work the policies of one owner may do, so that other owners do not wait for them.
 
-Work is counted in *units*, an operation of an expression being one (about a tenth of a
-microsecond). An owner's policies get `TURN` units in one turn, so that no event takes long. While
-others have bags too, they get `SECOND` units in a second. What they may not do now they do in a
-later turn; until then holds what they said before, and of what was never asked, nothing runs. Time
-is that of the events, never measured: core stays a function of what it is told.
+Work is counted in *units*: an operation of an expression is one unit, about a tenth of a
+microsecond. An owner's policies get `TURN` units in one turn, so that no event takes long. While
+other owners have bags too, they get `SECOND` units in a second. A policy whose owner has no units
+left is evaluated in a later turn. Until then its earlier answer holds; a class of tasks without an
+earlier answer does not run. Time is the time of events and is never measured, so that core stays a
+function of its events.
 
-Of an owner who is short for `SHORT_SECONDS` on end the most expensive bag is quarantined, then the
-next (`quarantine`). Bags whose policies cost less than `EXPENSIVE` for a pilot never are.
+If an owner is short of units for `SHORT_SECONDS` without a break, the owner's most expensive bag is
+quarantined, then the next (`quarantine`). A bag whose policy costs less than `EXPENSIVE` for one
+pilot is never quarantined for that.
 """
 
 import math
@@ -20,17 +22,17 @@ from covey.core.state import Bag, Budget, State
 from covey.core.turn import Turn
 
 TURN = 100_000  # units: about ten milliseconds
-SECOND = 3_000_000  # … of each second, while others have bags
+SECOND = 3_000_000  # units of each second, while other owners have bags
 RESERVE = SECOND / 2  # that can be saved up, from one tick to the next
 STEP = 5  # units of a step that is not in fast code (`classad.fast`)
-MANY_CLASSES = 32  # of a bag: to look at fewer is not counted
+MANY_CLASSES = 32  # of a bag; looking at fewer classes is not counted as work
 SHORT_SECONDS = 30.0
 EXPENSIVE = TURN // 10
-MOST_LOOKS = 20  # turns after a tick in which what was put off is looked at
+MOST_LOOKS = 20  # turns after a tick in which postponed policies are evaluated
 
 
 def of(state: State, now: float, owner: str) -> Budget:
-    """The owner's, as it is in this turn."""
+    """The owner's budget in this turn."""
     found = state.budget.owners.get(owner)
     if found is None:
         found = state.budget.owners[owner] = Budget(RESERVE, now)
@@ -53,7 +55,7 @@ def spend(budget: Budget, units: float) -> None:
 
 
 def cost(static: int) -> int:
-    """Of the evaluation that has just been made."""
+    """The units of the evaluation that has just been made."""
     used = METER.used
     if used:
         METER.used = 0
@@ -62,8 +64,8 @@ def cost(static: int) -> int:
 
 
 def put_off(state: State, owner: str, budget: Budget) -> None:
-    """Something of this owner's has to wait for a later turn. Where only the turn's budget is used
-    up, that comes soon; where the second's is, the owner is short."""
+    """A policy of this owner has to wait for a later turn. If only the turn's units are used up,
+    that turn comes soon; if the second's units are used up, the owner is short."""
     state.budget.postponed[owner] = None
     budget.ran_out = budget.ran_out or budget.left <= 0
     if budget.overrun != budget.turn:
@@ -72,7 +74,7 @@ def put_off(state: State, owner: str, budget: Budget) -> None:
 
 
 def may_look(state: State, now: float, bag: Bag) -> bool:
-    """Whether all classes of a bag may be looked at now. That is counted where there are many."""
+    """Whether all classes of a bag may be looked at now. Looking at many classes uses up units."""
     many = len(bag.classes)
     if many <= MANY_CLASSES:
         return True
@@ -86,15 +88,15 @@ def may_look(state: State, now: float, bag: Bag) -> bool:
 
 
 def go_on(turn: Turn) -> None:
-    """A later turn has come: let those who wait for work ask again."""
+    """A later turn has come: pilots that wait for work ask again."""
     if turn.state.budget.postponed:
         turn.state.budget.postponed.clear()
         turn.state.queue.news += 1
 
 
 def goes_on(state: State, looks: int) -> bool:
-    """Whether there is more to do before the next tick, after so many looks since the last one:
-    tasks to be drawn (`replication`), or policies that were put off."""
+    """Whether there is more to do before the next tick: tasks to be drawn (`replication`), or
+    policies that were put off. `looks`: how often that was asked since the last tick."""
     if state.replication.drawing:
         return True
     if looks >= MOST_LOOKS or not state.budget.postponed:
@@ -105,7 +107,7 @@ def goes_on(state: State, looks: int) -> bool:
 
 
 def tick(turn: Turn) -> None:
-    """Who was short of work since the last tick, and for how long?"""
+    """Find owners who were short of units since the last tick, and for how long."""
     state = turn.state
     for owner, found in list(state.budget.owners.items()):
         if not found.ran_out:

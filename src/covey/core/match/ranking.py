@@ -79,8 +79,8 @@ def _best(one: Placed) -> tuple[float, int]:
 
 
 def candidates(state: State, now: float, pilot: Pilot) -> Iterator[Candidate]:
-    """The best first; of some no task may be there to send, or to send there. Whether a bag may
-    go is asked when its turn comes."""
+    """The best first. Some candidates may have no task that can go there. Whether a bag may send
+    tasks (`may_go`) is asked when its turn comes."""
     worth = site_preference.worth(state, now, pilot.record.site)
     return by_preference(_by_owners(state, now, pilot), worth)
 
@@ -163,16 +163,16 @@ def order(state: State, now: float, pilot: Pilot, owner: str) -> list[Placed]:
 
 
 def _ranked(state: State, now: float, pilot: Pilot, face: PilotFace, owner: str) -> list[Placed]:
-    """Bags that are asked together with others are not even touched: a thousand of them would not
+    """Bags that share their answer with others are not even touched: a thousand of them would not
     fit into the processor's cache."""
     found: list[Placed] = []
     scene = state.scene
     bags = scene.owners.get(owner, [])
-    for bag in bags[face.start :] if face.start else ():  # whose turn did not come the last time
-        if not bag.policy.plain and match_cache.kind_of(state, bag) is None:
-            match_cache.found_of(state, now, pilot, bag, face)
+    for bag in bags[face.start :] if face.start else ():  # bags that were put off the last time
+        if not bag.policy.plain and match_cache.shared_policy(state, bag) is None:
+            match_cache.own_answer(state, now, pilot, bag, face)
     face.start = 0
-    for place, answer in enumerate(match_cache.of_kinds(state, now, pilot, face, owner)):
+    for place, answer in enumerate(match_cache.shared_answers(state, now, pilot, face, owner)):
         if answer is not None:
             match, matches = answer[0], answer
             found.append((LAST if match is None else match.rank, place, matches))
@@ -181,7 +181,7 @@ def _ranked(state: State, now: float, pilot: Pilot, face: PilotFace, owner: str)
         if bag.policy.plain:
             found.append((0.0, place, None))
             continue
-        said = match_cache.found_of(state, now, pilot, bag, face)
+        said = match_cache.own_answer(state, now, pilot, bag, face)
         if not said.whole() and not face.start:
             face.start = max(1, place)
         found += [(rank, place, said.matches) for rank in said.ranks or (LAST,)]
@@ -194,7 +194,8 @@ def _ranked(state: State, now: float, pilot: Pilot, face: PilotFace, owner: str)
 def _changed_bags(
     state: State, before: tuple[int, ...], stamps: tuple[int, ...]
 ) -> dict[BagId, None] | None:
-    """The bags whose ads have changed, if nothing else has since `before`; None: all are asked."""
+    """The bags whose ads have changed, if nothing else has changed since `before`. None: all bags
+    must be asked again."""
     scene = state.scene
     if before[:2] != stamps[:2] or before[3:] != stamps[3:]:
         return None
@@ -216,7 +217,7 @@ def _rank_again(
         if place is None or place >= len(bags) or bags[place].id != id_:
             continue  # another owner's
         moved.add(place)
-        said = match_cache.found_of(state, now, pilot, bags[place], face)
+        said = match_cache.own_answer(state, now, pilot, bags[place], face)
         if not said.whole() and not face.start:
             face.start = max(1, place)
         found += [(rank, place, said.matches) for rank in said.ranks or (LAST,)]
@@ -238,7 +239,7 @@ def _count(state: State) -> None:
         bags = scene.owners.setdefault(bag.spec.owner, [])
         scene.places[bag.id] = len(bags)
         bags.append(bag)
-        kind = match_cache.kind_of(state, bag)
+        kind = match_cache.shared_policy(state, bag)
         scene.asked.setdefault(bag.spec.owner, []).append(kind)
         if not bag.policy.plain:
             scene.restless |= bag.policy.erratic

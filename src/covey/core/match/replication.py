@@ -1,23 +1,24 @@
 """Running tasks that get another attempt: GridBot's Algorithm 2.
 
 The rules:
-- An attempt past its deadline (counted from sending) is no longer waited for: its task is offered
-  to others before everything else. Should it end well after all, that counts. After a restart of
-  the server this waits until all pilots have been heard, or adoption ends: one of them may have a
-  newer attempt of the task.
-- No task has more than `MaxReplicas` attempts out at a time (ten, if all of them are past their
-  deadline and nobody has set `MaxReplicas`). Those past their deadline count, too:
-  they are not stopped, so each of them still holds a slot. A deadline that always passes would
-  otherwise fill every host with one task (GridBot 6.2 bounds replicas of a job for that reason).
-- Speculation is for closed, idempotent bags in their tail. Once in `replicate_seconds` running
-  tasks are drawn, those with fewer live attempts first (weight 1/n), and the policy is asked about
-  each, until there are as many offers as slots that could take them. They hold until the next draw.
-- A task that has failed as often as it may gets no more: who still has it is waited for.
-- Nobody gets a task that its own host has. The first success counts; the others are cancelled.
-- A bag that is not idempotent is never offered again, by either way.
+- If an attempt is past its deadline, which counts from sending, its task is offered to other hosts
+  before all other tasks. If the late attempt still succeeds, that counts. After a restart of the
+  server the task is offered when all pilots have been heard, or adoption ends: one of them may have
+  a newer attempt of the task.
+- No task has more than `MaxReplicas` attempts at the same time (ten, if all of them are past their
+  deadline and `MaxReplicas` is not set). Attempts past their deadline count, too: they are not
+  stopped, so each of them still holds a slot. Otherwise one task whose deadline is too short would
+  fill every host (GridBot 6.2 limits replicas of a job for that reason).
+- Speculation is for closed, idempotent bags in their tail. Every `replicate_seconds` running tasks
+  are drawn; a task with n attempts is drawn with weight 1/n. The policy is asked about each, until
+  there are as many offers as slots that could take them. Offers hold until the next draw.
+- A task that has failed as often as it may gets no more attempts; the running ones are waited for.
+- No pilot gets a task that runs on its own host already. The first success counts; the other
+  attempts are cancelled.
+- Tasks of a bag that is not idempotent are never offered again.
 
-A draw is cut into slices, so that nobody who asks for work waits for it: the engine calls `go_on`
-between requests while `ReplicaWatch.drawing` holds something.
+A draw is made in slices, so that pilots that ask for work do not wait for it: the engine calls
+`go_on` between requests while `ReplicaWatch.drawing` holds something.
 """
 
 from heapq import heapify, heappop, heappush
@@ -35,11 +36,11 @@ from covey.core.state.replicas import FEW_DEADLINES
 from covey.core.turn import Turn
 
 MOST_DRAWN = 1024  # tasks of one bag that are looked at in a cycle
-SLICE = 32  # … without a pause
+SLICE = 32  # tasks that are looked at without a pause
 
 
 def watch(state: State, attempt: Attempt, seconds: float) -> None:
-    """It is to end within so many seconds."""
+    """The attempt is to end within this time."""
     attempt.deadline = attempt.sent + seconds
     watched = state.replication
     if len(watched.deadlines) >= watched.most_deadlines:
@@ -92,8 +93,8 @@ def _expire(turn: Turn) -> None:
 
 
 def offer_overdue(bag: Bag, task: int) -> None:
-    """All attempts of this task that are out are past their deadline: another host gets it, unless
-    there are too many of them."""
+    """All attempts of this task are past their deadline: another host gets the task, unless it has
+    as many attempts as it may."""
     most = bag.policy.most_late
     if most is None or len(bag.places.live[task]) < most:
         bag.replicas.overdue[task] = None
@@ -105,7 +106,8 @@ def _attempt(bag: Bag | None, task: int, id_: AttemptId) -> Attempt | None:
 
 
 def _may_ask(turn: Turn, bag: Bag) -> bool:
-    """Whether its owner's policies may do more work now. What is not asked now is drawn again."""
+    """Whether the owner's policies may do more work now. A task that is not asked about now may be
+    drawn again."""
     left = policy_budget.of(turn.state, turn.now, bag.spec.owner)
     if left.in_turn > 0:
         return True
@@ -124,7 +126,8 @@ def _may_speculate(turn: Turn, bag: Bag) -> bool:
 
 
 def _drawn(dice: Random, bag: Bag) -> list[int]:
-    """Running tasks in the order in which they are asked about, by weight 1/(live attempts)."""
+    """Running tasks in the order in which the policy is asked about them: a task with n attempts is
+    drawn with weight 1/n."""
     if len(bag.places.live) > MOST_DRAWN:
         running = bag.places.running()
         found: dict[int, None] = {}
@@ -142,7 +145,7 @@ def _drawn(dice: Random, bag: Bag) -> list[int]:
 
 
 def go_on(turn: Turn) -> None:
-    """One slice of a draw that is under way."""
+    """Do the next slice of a draw."""
     state, drawing = turn.state, turn.state.replication.drawing
     if not drawing:
         return
@@ -152,7 +155,7 @@ def go_on(turn: Turn) -> None:
         return
     if draw.tasks is None:
         draw.tasks = _drawn(state.random, bag)
-        if len(bag.places.live) > MOST_DRAWN:  # enough for now
+        if len(bag.places.live) > MOST_DRAWN:  # drawing took long enough for this slice
             drawing.appendleft(draw)
             return
     for task in draw.tasks[:SLICE]:
@@ -172,15 +175,15 @@ def go_on(turn: Turn) -> None:
 
 
 def may_run_twice(bag: Bag, task: int) -> bool:
-    """It runs, its end is of use (of one that was given up a late success is, but nobody asks for
-    it), and its values are here."""
+    """Whether the task runs, has no result yet, and its values are here. The late success of a task
+    that was given up still counts, but no other attempt is made for it."""
     places, chunks = bag.places, bag.chunks
     settled = task in places.done or task in places.failed
     return task in places.live and not settled and chunks.first_of(task) not in chunks.awaited
 
 
 def _room_for_offers(state: State, bag: Bag) -> int:
-    """Slots that may ask for one before the next draw."""
+    """How many slots may ask for an offer before the next draw."""
     slots = free = 0
     for pilot in state.pilots.values():
         if pilot.status is PilotStatus.ACTIVE and admits(state, pilot.record, bag):
@@ -192,8 +195,8 @@ def _room_for_offers(state: State, bag: Bag) -> int:
 def may_have(
     turn: Turn, pilot: Pilot, bag: Bag, task: int, alike: list[Match | None] | None
 ) -> Match | None:
-    """What the policy says of another attempt there; nothing if it may not be. `alike`: by class,
-    where it says the same of all tasks of one."""
+    """The policy's answer about another attempt of the task there; None if there may be none.
+    `alike`: the answers by class, if the policy says the same of all tasks of a class."""
     state, host = turn.state, pilot.record.host
     for attempt in bag.places.live[task]:
         if state.pilots[attempt.pilot].record.host == host:

@@ -2,11 +2,11 @@
 
 The rules:
 - A host on which a task has failed gets that task again only when no other host could run it, or
-  `WAIT_SECONDS` after its last failure (twice the mean time of its class, if that is longer): by
-  then nobody else has taken it. Until then the host gets other tasks of the bag.
+  `WAIT_SECONDS` after its last failure (twice the mean time of its class, if that is longer), if no
+  other host has taken it. Meanwhile the host gets other tasks of the bag.
 - The last try of a task that has failed before is kept from every host on which `FAILING` tasks of
   the bag have failed in a row, while a host that does better could run it. That lasts `LAST_TRY`
-  times as long.
+  times as long as `WAIT_SECONDS`.
 - "Could run it" means: it is there, it is large enough, the policy allows it, it is not banned and
   does not rest, and the task has not failed there. It may be busy.
 - A policy that looks at `Job.FailedHosts` is asked about each task that has failed, by itself.
@@ -37,7 +37,7 @@ _SAYS_NOTHING = BitMap()
 
 
 def note(turn: Turn, bag: Bag, task: int, host: str, outcome: str) -> None:
-    """The task has failed there, and may be tried again."""
+    """Remember that the task has failed there; it may be tried again."""
     if outcome not in blame.BLAMED:
         return
     last_try = bag.failures.tries.get(task, 0) >= bag.spec.retries > 0
@@ -45,8 +45,8 @@ def note(turn: Turn, bag: Bag, task: int, host: str, outcome: str) -> None:
 
 
 def lowest(turn: Turn, bag: Bag, pilot: Pilot, tasks: BitMap) -> int | None:
-    """The lowest of these tasks of one class that this pilot may have. Those that failed there, or
-    must not fail there, come after all others."""
+    """The lowest of these tasks of one class that this pilot may have. Tasks that failed there, and
+    last tries on a failing host, come after all others."""
     kept = _kept(bag, pilot)
     if not kept:
         return tasks.min() if tasks else None
@@ -100,7 +100,7 @@ def until(state: State, now: float, bag: Bag, task: int, host: str) -> float:
 
 
 def waits_until(state: State, now: float, bag: Bag, task: int) -> tuple[tuple[str, ...], float]:
-    """Hosts on which the task has failed, if it waits for another one, and until when it does."""
+    """The hosts where the task failed, if it waits for another host, and until when it waits."""
     failed = bag.failures.failed_on.get(task)
     if failed is None:
         return (), 0.0
@@ -121,7 +121,7 @@ def _is_failing(bag: Bag, host: str) -> bool:
 def _could(
     state: State, now: float, bag: Bag, kind: int, hosts: tuple[str, ...], *, better: bool = False
 ) -> bool:
-    """Whether a host that is none of these could run a task of this class. With `better` only one
+    """Whether another host than these could run a task of this class. With `better`: another host
     that is not failing itself."""
     if now - bag.failures.elsewhere_at >= CHECK_SECONDS:
         bag.failures.elsewhere_at = now

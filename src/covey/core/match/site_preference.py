@@ -1,11 +1,11 @@
 """What a site's owners prefer: whose bags go first on their machines.
 
 A site's `preference` is an expression over `Bag`, `User`, `Site` and `Queue`. The higher its value
-for a bag, the earlier the bag's turn on every pilot of the site, and when pilots are asked for
-there: before ranks and age. True is 1, and what is no number is 0. It keeps nobody out; that is
-what a site's `users` are for.
+for a bag, the earlier the bag's turn on every pilot of the site, and when pilots are started there;
+ranks and age count less. True counts as 1, a value that is not a number as 0. A preference keeps no
+bag away; a site's `users` do that.
 
-All bags are looked at again when one comes or goes, and after `LOOK_SECONDS`.
+The values are computed again when a bag comes or goes, and after `LOOK_SECONDS`.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,8 @@ _ALL_ALIKE: dict[BagId, float] = {}
 
 
 def worth(state: State, now: float, site: str) -> Mapping[BagId, float]:
-    """Of each bag there, the most wanted has the most; a bag that is not in it has 0."""
+    """The value of each bag to the site's owners, the highest for the bag that goes first; 0 for a
+    bag that is not in it."""
     known = state.sites.get(site)
     if known is None or not known.record.spec.preference:
         return _ALL_ALIKE
@@ -65,7 +66,7 @@ def _looked(
         if owner not in users:
             users[owner] = ad("user", owner)
         own = ad("bag", bag)
-        for name, value in own.table.items():  # without a prefix they mean the bag, as in policies
+        for name, value in own.table.items():  # names without a prefix mean the bag, as in policies
             one.policy.own[name] = value
         around = (_NOTHING, _NOTHING, place, _NOTHING, users[owner], queue, own, own)
         [value] = one.policy.evaluate(*around)
@@ -96,7 +97,7 @@ def ahead(state: State, now: float, site: str, bag: Bag) -> list[BagId]:
 
 
 def problem(text: str) -> str:
-    """What is wrong with a preference that can be read, in words; nothing if all is well."""
+    """What is wrong with a preference that can be parsed, in words; empty if nothing is."""
     for role, names in looks_of(Ad({NAME: parsed(NAME, text)}), (NAME,)).items():
         if role not in _SEEN:
             return f"it cannot use {role.title()}, only Bag, User, Site and Queue"

@@ -26,8 +26,8 @@ from covey.core.state import Bag, Budget, Site, State
 from covey.core.state.match_records import Suits
 from covey.pilot.protocol.messages import life_of
 
-START_SECONDS = 30.0  # that a pilot takes before its first task, or less
-ENOUGH_IDLE = 2  # pilots of a site that do not want a bag's tasks: the next one will not either
+START_SECONDS = 30.0  # that a pilot needs before its first task, at most
+ENOUGH_IDLE = 2  # idle pilots of a site that got no task of a bag: the next one gets none, either
 MOST_LOOKED_AT = 1000
 _NOTHING = Ad()
 
@@ -35,7 +35,7 @@ Allowed: TypeAlias = dict[tuple[int, bool], dict[str, bool]]
 
 
 def allowed(state: State, now: float, rows: list[DemandRow]) -> Allowed:
-    """By bag and whether its tasks have failed everywhere else, then by site."""
+    """Which sites may have pilots: by bag and whether its tasks failed everywhere else, by site."""
     match_cache.set_scene(state, now)
     found: Allowed = {}
     everywhere = dict.fromkeys(state.sites, True)
@@ -87,7 +87,7 @@ def obstacle(
 
 
 def shorten(state: State, now: float, rows: list[DemandRow]) -> None:
-    """Tasks that took too long have more time, but no more than a pilot can have anywhere."""
+    """Limit the longer time that late tasks get to what a pilot can have at any site."""
     for row in rows:
         if row.grown:
             most = longest_life(state, now, row.bag, row.kind)
@@ -129,8 +129,8 @@ def _lasts(spec: SiteSpec, life: float) -> bool:
 
 
 class PilotSize:
-    """A pilot of a site, with some of the slots that it could have. What a machine of our own has
-    besides slots is not known before a pilot is there."""
+    """A pilot of a site, with some of the slots that it could have. Of this machine only the slots
+    are known before a pilot is there."""
 
     def __init__(self, spec: SiteSpec, need: Need | None, slots: int) -> None:
         self.slots = slots
@@ -142,7 +142,7 @@ class PilotSize:
 
 
 def suits(state: State, now: float, bag: Bag) -> dict[str, bool]:
-    """What the policy says of each site, kept until something changes that it looks at."""
+    """The policy's answer for each site, which is kept until something changes that it looks at."""
     owner = bag.spec.owner
     left = policy_budget.of(state, now, owner)
     cache = bag.cache
@@ -176,7 +176,7 @@ def suits(state: State, now: float, bag: Bag) -> dict[str, bool]:
 
 
 def _wants(state: State, now: float, bag: Bag, name: str, user: Ad, left: Budget) -> bool | None:
-    """Whether it wants pilots at this site. None: nobody knows before a later turn."""
+    """Whether the policy wants pilots at this site. None: it is asked in a later turn."""
     policy, queue, own = bag.policy, state.scene.queue, bag.policy.ad
     site, jobs = match_cache.site_ad(state, now, name), bag.cache.jobs
     asked = bag.cache.suits.asked if bag.cache.suits else {}
@@ -206,19 +206,19 @@ def _wants(state: State, now: float, bag: Bag, name: str, user: Ad, left: Budget
 
 
 def idle_at(state: State) -> Counter[tuple[str, str]]:
-    """Pilots that wait for tasks, by site and owner."""
+    """How many pilots wait for tasks, by site and owner."""
     records = (state.pilots[id_].record for id_ in state.queue.hungry)
     return Counter((one.site, one.owner) for one in records)
 
 
 def idle_for(row: DemandRow, site: str, idle: Counter[tuple[str, str]]) -> int:
-    """Those of them at the site that may have the row's tasks."""
+    """How many idle pilots at the site may have the row's tasks."""
     return sum(idle[site, owner] for owner in {"", row.bag.spec.owner})
 
 
 def is_shunned(state: State, row: DemandRow, site: str, idle: Counter[tuple[str, str]]) -> bool:
-    """Whether pilots stand idle there that have been offered these tasks, and nobody there runs
-    any of the bag: more of them would stand there, too."""
+    """Whether pilots at the site are idle although they were offered these tasks, and no pilot
+    there runs a task of the bag. More pilots there would be idle, too."""
     if not row.offered or idle_for(row, site, idle) < ENOUGH_IDLE:
         return False
     for attempts in islice(row.bag.places.live.values(), MOST_LOOKED_AT):

@@ -1,16 +1,15 @@
 """How many more slots are wanted, and for what: the overlay's arithmetic.
 
-A *row* is a class of tasks that wait. Tasks are counted, not slots: a free slot takes at once one
-task, and in `WORTH_SECONDS` as many as it can do in that time; a busy slot takes what it can do
-then. So a thousand tasks of a second want a hundred slots and a thousand tasks of an hour want a
-thousand. As long as nothing is measured each task wants a slot; that is what the ramps of sites are
-for.
+A *row* is a class of tasks that wait. Tasks are counted, not slots: a slot covers as many tasks as
+it can do in `WORTH_SECONDS`, a free slot at least one. So a thousand tasks of a second want a
+hundred slots, and a thousand tasks of an hour want a thousand. Before the first task is measured,
+each task wants a slot; the ramps of sites keep that within limits.
 
-What there is covers the rows, the pickiest first: pilots, then jobs that wait at sites, grouped by
-what they can hold. A pilot whose time is over too soon for a class covers none of it, and one that
-stands idle covers nothing that it has been offered and has not taken. What is left of the rows is
-missing; what is left of the waiting jobs is surplus. Jobs that have waited for long, or of whose
-site nothing is heard, cover last: what only they cover is *late*, and may be started elsewhere.
+Pilots, and then jobs that wait at sites, cover the rows: the row that fits the fewest of them
+first. A pilot whose time ends too soon for a class covers none of it. An idle pilot does not cover
+tasks that it was offered and has not taken. The tasks that are not covered are missing; the waiting
+jobs that cover nothing are surplus. Jobs that have waited for long, or whose site does not answer,
+cover last: tasks that only they cover are *late*, and pilots for them may be started elsewhere.
 """
 
 import math
@@ -29,18 +28,18 @@ from covey.core.match.pilot_fit import stretch, weight
 from covey.core.record.model import BagStatus, JobRecord, Need, PilotStatus
 from covey.core.state import Bag, Job, Pilot, State
 
-WORTH_SECONDS = 10.0  # of work that make a slot worth a pilot
-OFFERED_SECONDS = 2.0  # in which whoever stands idle has been offered what waits
-LATE_SECONDS = 120.0  # of waiting, after which a job is not counted on any more
-MANY_CLASSES = 32  # of a bag: of more, those with equal needs are one row
-MOST_ROWS = 100  # of a bag: those with the most tasks
-MOST_GROWN = 1000  # tasks with more time than others that are looked at
+WORTH_SECONDS = 10.0  # of work for a slot that justify a pilot
+OFFERED_SECONDS = 2.0  # in which idle pilots have been offered the tasks that wait
+LATE_SECONDS = 120.0  # after which a waiting job does not count any more
+MANY_CLASSES = 32  # of a bag; if it has more, classes with equal needs are one row
+MOST_ROWS = 100  # of a bag; if it has more, the rows with the most tasks count
+MOST_GROWN = 1000  # tasks with more time than their class that are looked at
 _HERE = (PilotStatus.ACTIVE, PilotStatus.SUSPECTED)
 
 
 class Shape(NamedTuple):
-    """What a pilot can hold, and for how long at least. Looks like a pilot's record, as far as
-    `pilot_fit.weight` is concerned."""
+    """What a pilot can hold, and how long it stays at least. `pilot_fit.weight` takes it in place
+    of a pilot's record."""
 
     site: str
     slots: int
@@ -51,12 +50,12 @@ class Shape(NamedTuple):
     life: float
 
 
-Key: TypeAlias = tuple[str, int, int, int, int, str, float]  # a shape, made faster
+Key: TypeAlias = tuple[str, int, int, int, int, str, float]  # the fields of a Shape
 
 
 class Supply(Struct, eq=False):
-    """Slots of one shape: free ones, those that stand idle though there is work, those at work,
-    those that wait at their site, and those that have waited there for long."""
+    """Slots of pilots of one shape: free ones, idle ones although there is work, busy ones, slots
+    that wait at their site, and slots that have waited there for long."""
 
     shape: Shape
     free: float = 0.0
@@ -64,7 +63,7 @@ class Supply(Struct, eq=False):
     busy: float = 0.0
     queued: float = 0.0
     late: float = 0.0
-    slow: bool = False  # some of them have
+    slow: bool = False  # some jobs have waited for long
 
 
 class DemandRow(Struct, eq=False):
@@ -77,23 +76,23 @@ class DemandRow(Struct, eq=False):
     seconds: float  # that one takes; 0: not known
     rescue: bool = False  # they have failed everywhere else
     grown: bool = False  # they have more time than others of their class
-    offered: bool = False  # whoever stands idle has been offered them
-    missing: float = 0.0  # tasks that nothing there is will take
-    late: float = 0.0  # … that are left to jobs which wait for long
+    offered: bool = False  # idle pilots have been offered them
+    missing: float = 0.0  # tasks that no pilot and no waiting job covers
+    late: float = 0.0  # tasks that only jobs cover which have waited for long
 
     @property
     def in_time(self) -> float:
-        """How many of them a slot does in the time that makes it worth a pilot."""
+        """How many of them a slot does in `WORTH_SECONDS`."""
         return WORTH_SECONDS / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def life(self) -> float:
-        """What a pilot must have left to be of use."""
+        """Seconds that a pilot must have left to run one."""
         return self.need.limit_seconds or self.seconds
 
 
 def notice(state: State, now: float) -> None:
-    """Since when does each bag want slots?"""
+    """Note since when each bag wants slots."""
     for bag in state.bags.values():
         bag.progress.wanting = min(bag.progress.wanting, now) if _wants(bag) else math.inf
 
@@ -124,15 +123,15 @@ def rows(state: State, now: float) -> list[DemandRow]:
 
 
 def _some(bag: Bag, waiting: list[int]) -> list[tuple[int, int, Need]]:
-    """Classes with tasks that wait, how many these are, and what each needs."""
+    """Classes with tasks that wait, how many tasks wait, and what each needs."""
     needs = [one.need for one in bag.classes]
     return [(kind, tasks, needs[kind]) for kind, tasks in enumerate(waiting) if tasks > 0]
 
 
 def _alike(bag: Bag, waiting: list[int]) -> list[tuple[int, int, Need]]:
-    """The same where there are many classes. Those with equal needs are taken together; of very
-    many needs those of about the same size, since what can hold the largest can hold them all. The
-    class with the most tasks stands for the others."""
+    """The same for a bag with many classes. Classes with equal needs are one row; if there are many
+    different needs, those of about the same size are, with the largest need. The class with the
+    most tasks stands for the others."""
     some = _some(bag, waiting)
     rough = len({bag.classes[kind].number for kind, _, _ in some}) > MANY_CLASSES
     found: dict[object, tuple[int, int, int, Need]] = {}
@@ -174,7 +173,7 @@ def _row(
     rescue: bool = False,
     times: float = 1.0,
 ) -> DemandRow:
-    """`times`: their limit is so many times that of the class."""
+    """`times`: the tasks' time limit, as a multiple of the class's."""
     measured = expected(bag, kind)
     seconds = max(measured.mean, 1e-3) if measured.count else 0.0
     if times != 1.0:
@@ -184,8 +183,8 @@ def _row(
 
 
 def _long_ones(bag: Bag) -> list[tuple[int, float, int]]:
-    """Tasks that wait and have more time than others of their class: the class, how many times as
-    much, and how many they are."""
+    """Waiting tasks that have more time than their class: the class, how many times as much, and
+    how many tasks these are."""
     found: Counter[tuple[int, float]] = Counter()
     grown = BitMap(bag.failures.overtimes)
     for raised in bag.failures.raised:
@@ -202,7 +201,8 @@ def _long_ones(bag: Bag) -> list[tuple[int, float, int]]:
 
 
 def _waiting(bag: Bag) -> list[int]:
-    """By class. Numbers that are not sorted yet are taken to be like those that are."""
+    """How many tasks wait, by class. Tasks whose class is not known yet are taken to be of the
+    classes of the others, in the same proportion."""
     found = [len(ready) for ready in bag.places.ready] or [0]
     for task in bag.replicas.overdue:
         found[bag.places.live[task][0].kind] += 1  # as it was sent
@@ -218,15 +218,16 @@ def _waiting(bag: Bag) -> list[int]:
 
 
 class Lives:
-    """Lifetimes are told apart only as far as some row does: the longest that a pilot is good for
-    is the last of those wanted that its own reaches."""
+    """The lifetimes that rows want. A pilot's own lifetime is rounded down to one of them, so that
+    fewer shapes differ."""
 
     def __init__(self, found: Iterable[DemandRow]) -> None:
         self.wanted = [0.0, *sorted({row.life for row in found if row.life})]
 
 
 def supplies(state: State, now: float, lives: Lives) -> dict[Shape, Supply]:
-    """There may be thousands, so those that are alike are counted first."""
+    """The slots of all pilots and waiting jobs. There may be thousands, so equal ones are counted
+    first."""
     found: dict[Key, Supply] = {}
     for (key, hungry, (free, busy)), count in _pilots_alike(state, now, lives).items():
         one = _supply(found, key)
@@ -254,7 +255,8 @@ def _supply(found: dict[Key, Supply], key: Key) -> Supply:
 def _pilots_alike(
     state: State, now: float, lives: Lives
 ) -> Counter[tuple[Key, bool, tuple[int, int]]]:
-    """How many pilots have this shape, wait for tasks or do not, and have that much at hand."""
+    """How many pilots have this shape, wait for tasks or not, and have so many free and busy
+    slots."""
     hungry, wanted = state.queue.hungry, lives.wanted
     return Counter(
         (
@@ -277,8 +279,8 @@ def _pilots_alike(
 
 
 def _at_hand(pilot: Pilot) -> tuple[int, int]:
-    """Slots of a pilot that stand free, and that are at work. One that wants nothing more is about
-    to end; what one has of which we wait to hear it is taken to be at work."""
+    """The free and the busy slots of a pilot. A pilot that wants no more tasks is about to end. A
+    pilot that has not said yet what it holds is taken to be busy."""
     slots, load = pilot.record.slots, pilot.load
     if pilot.resync:
         return 0, slots
@@ -292,7 +294,7 @@ def _at_hand(pilot: Pilot) -> tuple[int, int]:
 
 
 def _jobs_alike(state: State, now: float, lives: Lives) -> Counter[tuple[Key, bool]]:
-    """How many jobs are to have pilots of this shape, and are late or not."""
+    """How many waiting jobs will have pilots of this shape, and are late or not."""
     shared = {name for name, site in state.sites.items() if site.record.spec.shared}
     return Counter(
         (key_of(job.record, job.record.site in shared, lives), is_late(state, job, now))
@@ -302,7 +304,7 @@ def _jobs_alike(state: State, now: float, lives: Lives) -> Counter[tuple[Key, bo
 
 
 def key_of(job: JobRecord, shared: bool, lives: Lives) -> Key:
-    """The shape that the job's pilot will have; whose it will be, `sites.owner_of` says as well."""
+    """The shape that the job's pilot will have. `site_table.owner_of` decides its owner."""
     wanted = lives.wanted
     return (
         job.site,
@@ -316,14 +318,14 @@ def key_of(job: JobRecord, shared: bool, lives: Lives) -> Key:
 
 
 def is_to_come(state: State, job: Job) -> bool:
-    """Whether its pilot will, as far as we know, enrol. A pilot that has left will not come back,
-    though its job may still be listed."""
+    """Whether its pilot is expected to enrol. A pilot that has left will not come back, though its
+    job may still be listed."""
     expected = job.pilot is None and not job.cancelled and not job.vanished
     return expected and not job.record.trial and job.record.site in state.sites
 
 
 def is_late(state: State, job: Job, now: float) -> bool:
-    """It has waited for long, or nobody knows what has become of it."""
+    """Whether the job has waited for long, or its site does not answer."""
     return now - job.since >= LATE_SECONDS or bool(state.sites[job.record.site].unanswered)
 
 
@@ -331,8 +333,8 @@ def is_late(state: State, job: Job, now: float) -> bool:
 
 
 class Serves(NamedTuple):
-    """Whether pilots at a site run tasks of a row, as far as bags and sites say: by bag and whether
-    its tasks have failed everywhere else."""
+    """Whether pilots at a site may run tasks of a row: `allowed_sites.allowed` for sites that core
+    knows, and what the bag says of others."""
 
     allowed: dict[tuple[int, bool], dict[str, bool]]
     known: Container[str]  # sites
@@ -341,14 +343,14 @@ class Serves(NamedTuple):
         return self.allowed[row.bag.id, row.rescue]
 
     def strange(self, row: DemandRow, site: str) -> bool:
-        """Somebody started it by hand, at a site that is none of ours."""
+        """Whether pilots that people started at a site that core does not know may run them."""
         if site in self.known:
             return False
         return not row.rescue or site in row.bag.policy.spec.failover_sites
 
 
 def cover(found: list[DemandRow], supply: Iterable[Supply], serves: Serves) -> None:
-    """Takes away from the supply what the rows use, and tells them what is missing."""
+    """Take the slots that the rows use from the supply, and set what each row is missing."""
     able: list[tuple[int, int, DemandRow, list[tuple[Supply, int]]]] = []
     supply = list(supply)
     strange = serves.strange
@@ -387,14 +389,14 @@ def _cover(row: DemandRow, fitting: list[tuple[Supply, int]]) -> None:
     open_ = held = left
     for one, taken in fitting:
         left, one.queued = _use(left, one.queued, taken, ready)
-    for one, taken in fitting:  # kept, in case that they come first
+    for one, taken in fitting:  # these jobs are kept: they may start before new ones
         held, one.late = _use(held, one.late, taken, ready)
     row.late = min(left, open_ - held)
     row.missing = left - row.late
 
 
 def _use(tasks: float, slots: float, taken: int, each: float) -> tuple[float, float]:
-    """What is left of both."""
+    """The tasks and the slots that are left when the slots take `each` tasks in each place."""
     if tasks <= 0.0 or slots <= 0.0:
         return tasks, slots
     used = min(slots / taken, tasks / each)

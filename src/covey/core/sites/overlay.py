@@ -1,16 +1,17 @@
 """How many pilots, where. `docs/decisions/0014-pilots-by-demand.md` has the rules.
 
-Each time: what tasks wait, and what of it do pilots and waiting jobs cover (`demand`)? What is
+Each time: which tasks wait, and which of them do pilots and waiting jobs cover (`demand`)? What is
 missing is shared out over the sites that may have it (`pilot_shares`); what waits at sites and is
 not needed for `SURPLUS_SECONDS` is taken back, the latest first, so many at a time.
 
 A site job is durable before it is submitted, so a restarted server knows of every pilot that may
-exist. Its end, as told by the site, is the surest news of a lost pilot.
+exist. When a site reports the end of a job, its pilot is certainly lost.
 
-That a job was requeued may be told late, when its next pilot has already spoken: the news is of the
-pilot before that one. However often it was requeued since the last list, that is told once. So if a
-pilot has come after another, the next such news takes nobody's pilot. Should it have been news of
-something later, the pilot is found out as any other: it is silent, or another takes its place.
+A site may report late that a job was requeued, when the job's next pilot has already called. Then
+the report is about the pilot before. A site reports it once, however often the job was requeued
+since the last report. So if a second pilot of a job has called, the next such report does not end
+that pilot. If the report was about the second pilot after all, that pilot is noticed like any lost
+one: it is silent, or another takes its place.
 """
 
 import math
@@ -57,7 +58,7 @@ LOOKS = 20_000  # … and so many are taken in a second, besides ticks
 
 
 def soon(turn: Turn) -> None:
-    """Something has happened, unless it was refused. Where there is much to look at it waits for
+    """`provide`, after an event that was not refused. If there is much to look at, that waits for
     the next tick."""
     refused = any(isinstance(action, Refuse) for action in turn.actions)
     if turn.now >= turn.state.plan.provide_at and not refused:
@@ -157,7 +158,7 @@ def _submit(
 
 
 def start(turn: Turn, ids: tuple[JobId, ...]) -> None:
-    """They are durable."""
+    """The records of these jobs are durable: submit them."""
     jobs = [turn.state.jobs[id_] for id_ in ids if id_ in turn.state.jobs]
     for job in jobs:
         job.asked = True
@@ -166,7 +167,7 @@ def start(turn: Turn, ids: tuple[JobId, ...]) -> None:
 
 
 def try_out(turn: Turn, request: RequestId, name: str, owner: str) -> None:
-    """One pilot, for somebody who wants to see whether that works."""
+    """Start one pilot for a person who tests the site."""
     site = turn.state.sites.get(name)
     if site is None or site.record.removed:
         turn.refuse(request, Problem.NOT_FOUND, f"there is no site {name}")
@@ -177,7 +178,7 @@ def try_out(turn: Turn, request: RequestId, name: str, owner: str) -> None:
 
 
 def end_trial(turn: Turn, request: RequestId, id_: JobId) -> None:
-    """It has shown what it could; whether it had ended before is no matter."""
+    """End the test. It may have ended before."""
     job = turn.state.jobs.get(id_)
     if job is None or not job.record.trial:
         turn.when_durable(Replying(request, Done(0)))
@@ -194,7 +195,7 @@ def end_trial(turn: Turn, request: RequestId, id_: JobId) -> None:
 def _take_back(
     turn: Turn, site: Site, waiting: list[Job], spare: dict[Key, float], lives: Lives
 ) -> None:
-    """Those that wait and are not needed, the latest first."""
+    """Cancel waiting jobs that are not needed, the latest first."""
     again = [job for job in waiting if 0.0 < job.cancelled <= turn.now - CANCEL_AGAIN]
     surplus = _surplus(site, waiting, spare, lives)
     if not surplus:
@@ -222,7 +223,7 @@ def _surplus(site: Site, waiting: list[Job], spare: dict[Key, float], lives: Liv
 
 
 def _make_place(turn: Turn, found: list[DemandRow], allowed: Allowed) -> None:
-    """For owners who have nothing, where others have everything."""
+    """Send pilots of others home for owners who have none, at sites that are full."""
     state, idle = turn.state, allowed_sites.idle_at(turn.state)
     for row in owner_turns.without(state, turn.now, found):
         for name, site in state.sites.items():
@@ -278,7 +279,7 @@ def _slots_missing(
 
 
 def cancel(turn: Turn, site: str, jobs: list[Job]) -> None:
-    """They are there until the site says that they are over."""
+    """Ask the site to cancel them. They stay until the site says that they have ended."""
     job_history.cancelled(turn, jobs)
     for job in jobs:
         job.cancelled = turn.now
@@ -324,8 +325,8 @@ def suspended(turn: Turn, id_: JobId, now_so: bool) -> None:
 
 
 def requeued(turn: Turn, id_: JobId, reason: str) -> None:
-    """It waits again; whatever its pilot held has died with it. Or that was so, and its next pilot
-    is there."""
+    """The job waits again, and its pilot is lost with all it held. Or this was so earlier, and the
+    job's next pilot is there already."""
     job = turn.state.jobs.get(id_)
     if job is None:
         return
@@ -342,7 +343,7 @@ def requeued(turn: Turn, id_: JobId, reason: str) -> None:
 
 
 def vanished(turn: Turn, id_: JobId, reason: str) -> None:
-    """Not listed any more. A pilot that is heard proves the list wrong."""
+    """The site lists the job no longer. If its pilot still calls, the list is wrong."""
     job = turn.state.jobs.get(id_)
     if job is None:
         return
@@ -379,7 +380,7 @@ def _is_mute(turn: Turn, job: Job) -> bool:
 
 
 def _give_up(turn: Turn, name: str, jobs: list[Job]) -> None:
-    """They run, and no pilot has come of them: others must not wait for that."""
+    """These jobs run, and their pilots have not called: the site has failed."""
     site = turn.state.sites.get(name)
     if site is not None:
         last = jobs[-1].record
@@ -390,7 +391,7 @@ def _give_up(turn: Turn, name: str, jobs: list[Job]) -> None:
 
 
 def _disown(turn: Turn) -> None:
-    """Should they be listed again they must go: others have been asked for in their place."""
+    """Cancel jobs that were given up, in case they still exist: others were started instead."""
     state = turn.state
     found: dict[str, list[JobRecord]] = {}
     for record in state.plan.given_up.values():
@@ -402,7 +403,7 @@ def _disown(turn: Turn) -> None:
 
 
 def _forgotten(now: float, job: Job) -> bool:
-    """Whoever looked at this trial does so no longer."""
+    """Whether nobody looks at this trial any more."""
     late = now - job.record.submitted > TRIAL_SECONDS
     return late and job.pilot is None and not job.cancelled
 
@@ -419,7 +420,7 @@ def refused(turn: Turn, id_: JobId, reason: str) -> None:
 
 
 def ended(turn: Turn, id_: JobId, reason: str, *, sure: bool = True, refused: bool = False) -> None:
-    """If that is not sure its pilot, which is lost, may yet come back."""
+    """The job has ended. If that is not `sure`, its lost pilot may still come back."""
     state = turn.state
     job = state.jobs.pop(id_, None)
     if job is None:
@@ -441,7 +442,7 @@ def ended(turn: Turn, id_: JobId, reason: str, *, sure: bool = True, refused: bo
 
 
 def _lose_pilot(turn: Turn, job: Job, reason: str) -> bool:
-    """Whether there was one. By its own word it would have left first."""
+    """Remove the job's pilot, which has not said goodbye; returns whether there was one."""
     state = turn.state
     pilot = state.pilots.get(job.pilot) if job.pilot is not None else None
     if pilot is None:

@@ -1,17 +1,17 @@
 """Whose turn it is at sites that are full.
 
-A pilot runs the tasks of the owner it was asked for, unless its site is `shared`. So whoever comes
-late finds no room where others have it all. The rule: an owner who has nothing anywhere, and whose
-tasks could run at a site that is full, gets the place of one pilot there, of the owner who has most
-of them: of one that waits, else of one that stands idle or has been there for `TURN_SECONDS`. That
-one takes no more tasks, and leaves when its last has ended. One at a time, at each site.
+A pilot runs the tasks of the owner for whom it was started, unless its site is `shared`. So an
+owner who comes late finds no room at a site that others have filled. The rule: an owner who has no
+pilot anywhere, and whose tasks could run at a full site, gets the place of one pilot there. It is
+taken from the owner who has the most pilots there: a pilot that waits, else one that is idle or has
+been there for `TURN_SECONDS`. That pilot gets no more tasks, and leaves when its last task has
+ended. Each site makes one such place at a time.
 
-Nor may anybody's idle pilots keep others waiting. Where a site is full, or its queue holds the
-pilots of an owner for `QUEUE_SECONDS`, idle pilots of owners who have no tasks that wait leave at
-once, as many as the others need; it does not matter how many pilots these already have.
+Idle pilots must not keep other owners waiting, either. If a site is full, or pilots of an owner
+have waited in its queue for `QUEUE_SECONDS`, idle pilots of owners without waiting tasks leave at
+once, as many as the others need, however many pilots the others already have.
 
-What share each owner should have is for fair share to say; this only sees to it that nobody has
-nothing.
+These rules do not give each owner a fair share; they see to it that every owner has a pilot.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ def held(state: State, now: float) -> Counter[str]:
 
 
 def _owners(state: State, now: float) -> Iterator[str]:
-    """Of each such job."""
+    """The owner of each job that runs or is about to."""
     return (
         job.record.wanted_by
         for job in state.jobs.values()
@@ -46,7 +46,7 @@ def _owners(state: State, now: float) -> Iterator[str]:
 
 
 def without(state: State, now: float, found: Iterable[DemandRow]) -> Iterator[DemandRow]:
-    """Rows of owners who have nothing, one of each."""
+    """One row of each owner who has no pilot and no job."""
     short = [row for row in found if row.missing > 0 or row.late > 0]
     wanting = dict.fromkeys(row.bag.spec.owner for row in short)
     for pilot in state.pilots.values() if wanting else ():
@@ -67,7 +67,7 @@ def without(state: State, now: float, found: Iterable[DemandRow]) -> Iterator[De
 
 
 def who_goes(state: State, now: float, site: Site, row: DemandRow) -> Job | Pilot | None:
-    """Who makes place for the row's owner there."""
+    """The waiting job or the pilot that makes place for the row's owner at the site."""
     spec = site.record.spec
     ill = site.failures or site_table.trouble(site, now)
     if spec.shared or ill or site_table.room(state, now, site):
@@ -103,8 +103,8 @@ def idle_of_others(state: State, now: float, site: Site, wanting: Collection[str
 
 
 def slots_in_queue(state: State, now: float, site: Site, wanting: Collection[str]) -> int:
-    """Slots that owners with tasks that wait have in the site's own queue, for long enough to say
-    that the site has no room."""
+    """Slots in the site's own queue for owners whose tasks wait, if they have waited there long
+    enough to show that the site has no room."""
     jobs = (state.jobs[id_] for id_ in site.jobs)
     return sum(
         job.record.slots
@@ -121,7 +121,7 @@ def slots_leaving(state: State, now: float, site: Site) -> int:
 
 
 def _goes(state: State, job: Job, now: float) -> bool:
-    """Whether it is on its way out."""
+    """Whether the job or its pilot is about to end."""
     if job.cancelled:
         return True
     pilot = state.pilots.get(job.pilot) if job.pilot is not None else None

@@ -1,13 +1,13 @@
 """What hosts of a site have shown, and which tasks therefore get no more pilots there.
 
 A site may not say what its hosts have (no `memory`), and a policy may ask for more than any of them
-fulfils. Then pilots would be started, stand idle and leave, for ever. So two things are remembered
-for `REMEMBER_SECONDS`:
+has. Then pilots would start, be idle and leave, again and again. So two things are remembered for
+`REMEMBER_SECONDS`:
 
 - How much memory and disk the hosts of the site had. Tasks that need more than any of them, of at
   least `ENOUGH` pilots, get no pilot there. This is known for all bags.
-- Which pilots stood idle there although tasks of a class waited, because the host does not fulfil
-  the policy of the bag. After `ENOUGH` of them, and none that does, the class gets no pilot there.
+- Which pilots were idle there although tasks of a class waited, because the host does not meet the
+  bag's requirements. After `ENOUGH` such pilots, and no other, the class gets no pilot there.
 
 When that time is over, one pilot finds out whether it is still so. Requirements that change by
 themselves (with the queue, the user, the time) are not remembered.
@@ -31,7 +31,7 @@ _STATISTICS = frozenset(one.name.lower() for one in STATISTICS)
 
 
 def shown(site: Site, record: PilotRecord, now: float) -> None:
-    """A pilot of the site has enrolled and says what its host has."""
+    """Note what the host of a pilot has that has just enrolled."""
     before = site.shown.pop(record.host, None)
     pilots = before.pilots + 1 if before is not None and _is_fresh(before, now) else 1
     site.shown[record.host] = HostShown(now, record.memory_mb, record.disk_mb, pilots)
@@ -40,7 +40,7 @@ def shown(site: Site, record: PilotRecord, now: float) -> None:
 
 
 def notice(state: State, now: float, rows: list[DemandRow]) -> None:
-    """Look at pilots that stand idle: which classes could they not run, whatever happens?"""
+    """Find classes that idle pilots could not run, and will never be able to."""
     offered = [row for row in rows if row.offered and not row.rescue]
     left = MOST_LOOKED_AT
     for id_ in state.queue.hungry if offered else ():
@@ -52,7 +52,7 @@ def notice(state: State, now: float, rows: list[DemandRow]) -> None:
 
 
 def _judge(state: State, now: float, pilot: Pilot, row: DemandRow) -> int:
-    """How much work that was."""
+    """Returns how much work that was."""
     bag, record = row.bag, pilot.record
     if not admits(state, record, bag) or not _lasts(bag):
         return 0
@@ -78,7 +78,7 @@ def _judge(state: State, now: float, pilot: Pilot, row: DemandRow) -> int:
 
 
 def _lasts(bag: Bag) -> bool:
-    """Whether what the policy says of a host is still true later."""
+    """Whether the policy's answer about a host will still be true later."""
     policy = bag.policy
     if (
         policy.plain
@@ -96,7 +96,7 @@ def _lasts(bag: Bag) -> bool:
 
 
 def obstacle(site: Site, row: DemandRow, now: float) -> str:
-    """Why hosts of the site cannot run the row's tasks, as far as is remembered; nothing: they
+    """Why hosts of the site cannot run the row's tasks, as far as is remembered. Empty: they
     may."""
     small = _too_small(site, row.need, now)
     if small:
@@ -110,7 +110,7 @@ def obstacle(site: Site, row: DemandRow, now: float) -> str:
 
 
 def is_probe(site: Site, row: DemandRow, now: float) -> bool:
-    """Whether what was remembered is too old: one pilot finds out."""
+    """Whether the memory is too old: then one pilot finds out whether it is still true."""
     unfit = row.bag.cache.unfit.get((row.kind, site.record.spec.name))
     old = unfit is not None and len(unfit.pilots) >= ENOUGH and not obstacle(site, row, now)
     stale = [one for one in site.shown.values() if not _is_fresh(one, now)]
@@ -130,7 +130,8 @@ def _too_small(site: Site, need: Need, now: float) -> str:
 
 
 def _lacking(site: Site, need: Need, hosts: list[HostShown]) -> str:
-    """Only of what the site itself says nothing; a host that does not say has enough."""
+    """What all hosts have too little of, if the site itself does not say how much it has. A host
+    that does not say is taken to have enough."""
     spec = site.record.spec
     for wanted, said, there, what in (
         (need.memory_mb, spec.memory_mb, [one.memory_mb for one in hosts], "memory"),

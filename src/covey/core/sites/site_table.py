@@ -4,10 +4,10 @@ A site comes from the configuration, which says what it is, or was added while t
 it is in the record. Whether it is on, paused or draining is in the record for both. One that is
 removed stays, draining, until nothing of ours is left there.
 
-A site that fails rests: refused jobs, answers that cannot be had, and jobs that end before their
-pilot did any good, each make the rest longer; so does a pilot that says goodbye before it could
-work, because the site's check failed, say. Then one job probes it; when a pilot that came after
-the last failure delivers an end, or has stayed for `PROVEN_SECONDS`, all is well again.
+A site that fails rests, longer after each failure. Failures are refused jobs, jobs that end before
+their pilot delivered a result, and pilots that leave before they could work, for example because
+the site's check failed. After the rest one job tests the site. When a pilot that came after the
+last failure delivers a result, or has stayed for `PROVEN_SECONDS`, the site is well again.
 """
 
 from msgspec.structs import replace
@@ -36,7 +36,7 @@ GOODBYE_SECONDS = 60.0  # in which the job of a pilot that said goodbye is expec
 
 
 def restore(turn: Turn, records: tuple[SiteRecord, ...]) -> None:
-    """Those of the configuration, as it is now, and those that were added."""
+    """Sites of the configuration, as it is now, and sites that were added."""
     state = turn.state
     kept = {one.spec.name: one for one in records}
     for spec in state.settings.sites:
@@ -50,8 +50,8 @@ def restore(turn: Turn, records: tuple[SiteRecord, ...]) -> None:
 
 
 def look_at_owners(turn: Turn, *, tokens: bool = False) -> None:
-    """Who may submit has changed, perhaps: which sites may have whose tasks? `tokens`: some came
-    or went."""
+    """Find out again which sites may have whose tasks: who may submit bags may have changed.
+    `tokens`: some came or went."""
     state = turn.state
     if tokens:
         state.access.owners = unix_accounts.token_owners(state)
@@ -72,7 +72,7 @@ def look_at_owners(turn: Turn, *, tokens: bool = False) -> None:
 
 
 def note_owner(turn: Turn, owner: str) -> None:
-    """Somebody has submitted a bag, perhaps for the first time."""
+    """This owner has submitted a bag, perhaps for the first time."""
     if owner not in turn.state.access.people:
         look_at_owners(turn)
 
@@ -129,7 +129,7 @@ def save(turn: Turn, event: SiteSaved) -> None:
 
 
 def spec_problem(spec: SiteSpec) -> str:
-    """What core could not work with; the driver's options are looked at where it is known."""
+    """What is wrong with the spec, in words. The options of its driver are checked elsewhere."""
     if not spec.name or not spec.name.isprintable() or not spec.driver:
         return "it needs a name and a driver"
     if not 1 <= spec.slots <= MOST_SLOTS:
@@ -192,8 +192,8 @@ def remove(turn: Turn, event: SiteRemoved) -> None:
 
 
 def forget_removed(turn: Turn) -> None:
-    """Those of which nothing is left. A server that starts must know of the others: who else would
-    take back what waits there?"""
+    """Forget removed sites that have no jobs left. The others stay in the record, so that a server
+    that starts can cancel the jobs that wait there."""
     state = turn.state
     gone = [name for name, site in state.sites.items() if site.record.removed and not site.jobs]
     for name in gone:
@@ -238,7 +238,7 @@ def present(state: State, now: float, site: Site) -> list[Job]:
 
 
 def room_of(state: State, now: float, site: Site, owner: str) -> int:
-    """… for one owner's tasks, as far as only that is limited."""
+    """Pilots that may be started there for one owner's tasks, as far as `per_user` limits them."""
     most = site.record.spec.per_user
     if not most:
         return MOST_WAITING
@@ -247,7 +247,7 @@ def room_of(state: State, now: float, site: Site, owner: str) -> int:
 
 
 def _is_unproven(state: State, job: Job, now: float) -> bool:
-    """Whether it may yet show that its site is well."""
+    """Whether the job may still show that its site is well."""
     if job.useful or job.cancelled or job.record.trial:
         return False
     pilot = state.pilots.get(job.pilot) if job.pilot is not None else None
@@ -255,14 +255,14 @@ def _is_unproven(state: State, job: Job, now: float) -> bool:
 
 
 def knows(state: State, job: JobId) -> bool:
-    """Whether pilots of this job may be let in: it lives, or a person started them."""
+    """Whether pilots of this job may enrol: the job has not ended, or a person started them."""
     return not job or job in state.jobs or read_hand_job(job) is not None
 
 
 def owner_of(state: State, id_: JobId, walled: bool) -> str:
-    """Whose tasks the job's pilot runs; nobody's name: anybody's. Only where each task is walled in
-    are a pilot's tasks those of several owners. `walled`: this pilot does that; its site may have
-    become `shared` when the pilot waited there already."""
+    """The owner whose tasks the job's pilot runs; empty: all owners. A pilot runs tasks of several
+    owners only if it puts each task into a sandbox. `walled`: this pilot does that; the site may
+    have become `shared` while the job waited there."""
     job = state.jobs.get(id_)
     site = state.sites.get(job.record.site) if job is not None else None
     if job is None or (walled and site is not None and site.record.spec.shared):
@@ -274,8 +274,9 @@ def owner_of(state: State, id_: JobId, walled: bool) -> str:
 
 
 def failed(turn: Turn, site: Site, asked: float, reason: str) -> None:
-    """It rests, longer each time; on this machine not the first time. What was asked of it before
-    it last failed says nothing new: a hundred jobs that are refused together are one failure."""
+    """The site rests, longer each time; this machine does not rest the first time. The failure of a
+    job from before the last failure is no new failure: a hundred jobs that are refused together
+    count once. `asked`: when the job was submitted."""
     site.ramp, site.problem = max(1, site.ramp // 2), reason
     if site.failures and asked < site.failed_at:
         return
@@ -292,7 +293,7 @@ def failed(turn: Turn, site: Site, asked: float, reason: str) -> None:
 
 
 def enrolled(turn: Turn, id_: JobId) -> None:
-    """The job's pilot has spoken, which is better news than any list's: more may wait there."""
+    """The job's pilot has called, so the site works: more jobs may wait there."""
     job = turn.state.jobs.get(id_)
     site = turn.state.sites.get(job.record.site) if job is not None else None
     if job is not None and not job.running:
@@ -303,8 +304,8 @@ def enrolled(turn: Turn, id_: JobId) -> None:
 
 
 def left(turn: Turn, record: PilotRecord, worked: bool, reason: str) -> None:
-    """A pilot has said goodbye. If it never asked for work, it could not work there: the site's
-    check has failed, for example. That is a failure of the site, unless we took the job back."""
+    """A pilot has said goodbye. If it never asked for work, it could not work there, for example
+    because the site's check failed. That is a failure of the site, unless the job was cancelled."""
     job = turn.state.jobs.get(record.job)
     if job is None or job.pilot != record.id:
         return
@@ -317,8 +318,8 @@ def left(turn: Turn, record: PilotRecord, worked: bool, reason: str) -> None:
 
 
 def did_good(state: State, id_: JobId) -> None:
-    """The job's pilot has delivered an end. Those that were there before their site failed say
-    nothing of how it is now."""
+    """The job's pilot has delivered a result. A pilot from before the site's last failure does not
+    show that the site works now."""
     job = state.jobs.get(id_)
     if job is not None:
         job.useful = True
@@ -328,7 +329,7 @@ def did_good(state: State, id_: JobId) -> None:
 
 
 def look_for_good(turn: Turn) -> None:
-    """Long tasks end late: a pilot that has stayed shows as much."""
+    """A pilot that has stayed for a while shows that its site works, though its tasks are long."""
     state = turn.state
     for site in state.sites.values():
         for id_ in list(site.jobs) if site.failures else ():
@@ -351,7 +352,7 @@ def _well(site: Site) -> None:
 
 
 def trouble(site: Site, now: float) -> str:
-    """Why nothing is started there now; nothing if something may be."""
+    """Why no pilot is started there now; empty if pilots may be."""
     if site.record.status is not SiteStatus.ON:
         return f"it is {site.record.status}"
     if site.crowded:
@@ -364,8 +365,8 @@ def trouble(site: Site, now: float) -> str:
 
 
 def condition(site: Site, now: float) -> str:
-    """How the site is, in words for people: why nothing is started there, or only one pilot that
-    finds out whether it works again. Nothing: all is well."""
+    """The site's condition, in words for people: why no pilot is started there, or only one that
+    tests whether the site works again. Empty: all is well."""
     stopped = trouble(site, now)
     if stopped or not site.failures:
         return stopped
