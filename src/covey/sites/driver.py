@@ -207,7 +207,7 @@ class Queue(Protocol):
         ...
 
     def capacity(self) -> SiteCapacity | None:
-        """How much there is of the site, and how much of it is free; None where nobody can tell.
+        """The size of the site, and how much of it is free; None if that is not known.
         It is asked for at most once a minute, and if this fails, more rarely."""
         ...
 

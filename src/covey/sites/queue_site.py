@@ -244,7 +244,7 @@ class QueueSite(OpenSite):
         self._look_at = min(self._look_at, self._due())
 
     def _measure(self) -> None:
-        """Ask how much there is of the site. That this fails says nothing of its jobs."""
+        """Ask for the size of the site. A failure here is not a failure of the site's jobs."""
         self._listed = False
         try:
             capacity = self._queue.capacity()

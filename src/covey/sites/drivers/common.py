@@ -103,8 +103,8 @@ PART = "\n\n"
 
 
 def two_questions(first: str, second: str, options: Sequence[str]) -> Command:
-    """Two commands in one. Their shell lines take the options as "$@"; an empty line stands between
-    what they print. Where the first one fails the second is not run."""
+    """Two commands in one. Both shell lines take the options as "$@"; an empty line separates their
+    output. If the first one fails, the second is not run."""
     script = f"{first} || exit; echo; {second}"
     return Command(("/bin/sh", "-c", script, "sh", *options), b"", MEASURE_SECONDS)
 
