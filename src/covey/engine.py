@@ -109,8 +109,8 @@ class Engine:
         settings: Settings,
         most_errors: int = 0,
     ) -> None:
-        """`most_errors`: so many exceptions of core within `ERROR_SECONDS` are survived; one more
-        is raised. 0, as in tests and the simulator: every one is."""
+        """`most_errors`: how many exceptions of core the engine survives within `ERROR_SECONDS`;
+        the next one is raised. 0, as in tests and the simulator: every exception is raised."""
         self._store = store
         self._tables = tables
         self._replies = replies
@@ -120,7 +120,7 @@ class Engine:
         self._settings = settings
         self._reopen_at = 0.0
         self._most_errors = most_errors
-        self._errors: deque[float] = deque()  # when they were
+        self._errors: deque[float] = deque()  # times of the latest exceptions
         self._suspects: dict[BagId, Suspect] = {}
         self.scheduler: Scheduler | None = None
         self.trouble = "the store is being opened"
@@ -154,8 +154,8 @@ class Engine:
             self._carry_out(actions)
 
     def _start_over(self, event: Event, error: Exception) -> None:
-        """Core has a bug, and nothing of what it has decided in this turn was done. Whoever asked
-        is refused, everybody else comes again, and the record is read anew."""
+        """Core has raised an exception: a bug. Nothing that it decided in this turn was done. The
+        request is refused, all others will come again, and the record is read anew."""
         now = self._clock.now()
         self._errors.append(now)
         while self._errors and self._errors[0] <= now - ERROR_SECONDS:
@@ -183,7 +183,7 @@ class Engine:
         self._sites.watch(snapshot.jobs)
 
     def _recovered(self, snapshot: Snapshot, now: float) -> tuple[Scheduler, list[Action]]:
-        """One bag that cannot be handled must not keep all others from being worked on."""
+        """Recover, without bags that core cannot handle: they must not stop all others."""
         while True:
             try:
                 return Scheduler.recover(snapshot, self._settings, now, self._suspects)
@@ -206,7 +206,7 @@ class Engine:
             self._replies.unavailable(event.request, self.trouble)
 
     def _carry_out(self, actions: list[Action]) -> None:
-        """What is to be written goes first: the disk is what everybody waits for."""
+        """Writes go first, since everybody waits for the disk."""
         for action in actions:
             if isinstance(action, Write):
                 self._store.write(action)
@@ -235,12 +235,12 @@ class Engine:
 
 
 def _bag_at_hand(error: Exception) -> BagId | None:
-    """The bag that core was busy with: that of the innermost call that has one."""
-    found, place = None, error.__traceback__
+    """The bag that core was busy with: the bag of the innermost call that has one."""
+    id_, place = None, error.__traceback__
     while place is not None:
         for value in place.tb_frame.f_locals.values():
             bag = value.bag if isinstance(value, Candidate | DemandRow) else value
             if isinstance(bag, Bag):
-                found = bag.id
+                id_ = bag.id
         place = place.tb_next
-    return found
+    return id_

@@ -1,7 +1,6 @@
-"""What the engine needs from the world. A call returns nothing; its answer comes as an event,
-posted to the engine. The server fills these ports with threads, sockets and processes, the
-simulator with virtual ones.
-"""
+"""Ports: what the engine needs from the world. A call returns nothing; its answer comes as an
+event, posted to the engine. The server fills these ports with threads, sockets and processes, the
+simulator with virtual ones."""
 
 from collections.abc import Callable, Collection, Iterator
 from typing import Protocol, TypeAlias
@@ -35,8 +34,8 @@ from covey.wire import (
 
 
 class NamedFiles(Struct, frozen=True):
-    """The digests of all files that the record names, by the owner of the bag: those that bags
-    need, and those that their tasks returned."""
+    """The digests of all files in the record, by the owner of the bag: files that bags need, and
+    files that their tasks returned."""
 
     bags: dict[str, set[str]] = {}
     returned: dict[str, set[str]] = {}
@@ -46,7 +45,7 @@ class NamedFiles(Struct, frozen=True):
 
 
 class StoreOpened(Struct, frozen=True):
-    """The record is ours, under a new durable epoch."""
+    """The record is open, under a new durable epoch."""
 
     snapshot: Snapshot
 
@@ -99,14 +98,14 @@ class Tables(Protocol):
 
 
 class Replies(Protocol):
-    """Whoever waits for answers to requests."""
+    """Answers to requests."""
 
     def reply(self, reply: Reply) -> None: ...
 
     def refuse(self, refuse: Refuse) -> None: ...
 
     def unavailable(self, request: RequestId | None, reason: str) -> None:
-        """The server cannot serve this request now (None: none of the open ones)."""
+        """The server cannot serve this request now (None: all open requests)."""
         ...
 
 
@@ -114,22 +113,23 @@ class Sites(Protocol):
     """docs/decisions/0014-pilots-by-demand.md has the rules."""
 
     def define(self, sites: tuple[SiteSpec, ...]) -> None:
-        """These are the sites, from now on: called before anything else, and when they change.
-        Answers, whenever that is news, SiteFailed or SiteAnswered."""
+        """These are the sites from now on: called first, and whenever they change. Answers
+        SiteFailed or SiteAnswered when the state of a site changes."""
         ...
 
     def submit(self, jobs: tuple[JobRecord, ...]) -> None:
-        """Jobs of one site, alike. Answers JobSubmitted or JobRefused for each, or nothing while
-        nobody knows; later JobStarted, JobRequeued, and at the end JobEnded or JobVanished."""
+        """Jobs of one site, equal but for their ids. Answers JobSubmitted or JobRefused for each,
+        or nothing while the outcome is unknown; later JobStarted or JobRequeued, and at the end
+        JobEnded or JobVanished."""
         ...
 
     def watch(self, jobs: tuple[JobRecord, ...]) -> None:
-        """Jobs submitted by an earlier server, or so it seems: answers the same as for `submit`.
-        What else the sites have of ours is cancelled."""
+        """Jobs that an earlier server submitted, or may have submitted: answers the same as for
+        `submit`. All other jobs of this server at the sites are cancelled."""
         ...
 
     def cancel(self, jobs: tuple[JobRecord, ...]) -> None:
-        """Jobs of one site, together. When they are over that is told as always."""
+        """Jobs of one site, together. Their ends are reported as usual."""
         ...
 
 
@@ -151,12 +151,12 @@ class Record(Protocol):
         ...
 
     def tidy(self) -> float | None:
-        """Do one short piece of what is left to be done after purges, durably: to remove rows, to
-        give space back to the disk. In how many seconds to call again; None: nothing is left."""
+        """Do one short part of the work that purges have left, durably: remove rows, or give space
+        back to the disk. Returns in how many seconds to call again; None: nothing is left."""
         ...
 
     def removing(self) -> frozenset[BagId]:
-        """Purged bags of which something is still there."""
+        """Purged bags whose rows are not all removed yet."""
         ...
 
     def load(self, bag: BagId) -> BagSnapshot | None: ...
@@ -174,19 +174,19 @@ class Reader(Protocol):
     def bag(self, bag: int) -> BagView | None: ...
 
     def results(self, bag: int, query: ResultQuery) -> list[ResultRow]:
-        """Counted results. Raises InvalidQuery, with words, for a column or a comparison that
-        there is not, and for a page that is too long."""
+        """Counted results. Raises InvalidQuery for an unknown column or a comparison with a
+        mistake, and PageTooLong."""
         ...
 
     def export(self, bag: int, query: ResultQuery, form: str) -> Iterator[bytes]:
-        """The same as a file, `csv` (with a header) or `jsonl`, in parts of some 100 kB; all that
-        there is unless the query has a limit of its own."""
+        """The same as a file, `csv` (with a header) or `jsonl`, in parts of some 100 kB: all
+        results, unless the query has a limit."""
         ...
 
     def failures(self, bag: int, limit: int = 100) -> list[FailureGroup]: ...
 
     def failed_tasks(self, bag: int, causes: tuple[str, ...]) -> list[int]:
-        """Given-up tasks of these causes; a cause may be cut short, if it says which."""
+        """Given-up tasks of these causes. A cause may be shortened if it stays unique."""
         ...
 
     def waste(self, bag: int) -> WasteView:
@@ -194,11 +194,11 @@ class Reader(Protocol):
         ...
 
     def policy(self, bag: int) -> PolicySpec | None:
-        """What decides for the bag, or decided when it was over."""
+        """The bag's policy; its last one if the bag is over."""
         ...
 
     def inputs(self, bag: int) -> InputsView | None:
-        """The bag's input files, as attempts get them that are sent now."""
+        """The bag's input files, in the version that attempts get now."""
         ...
 
     def files(self, bag: int, after: int = -1, limit: int = 1000) -> list[ReturnedFile]:
@@ -207,7 +207,7 @@ class Reader(Protocol):
         ...
 
     def hosts(self) -> list[HostView]:
-        """Those heard of last come first."""
+        """The hosts that were heard last come first."""
         ...
 
     def named_files(self) -> NamedFiles: ...
@@ -217,16 +217,16 @@ class Reader(Protocol):
         ...
 
     def unfinished(self, bag: int, after: int = -1, limit: int = 1000) -> list[int]:
-        """The next tasks without a result, in order. The time does not grow with how many have
-        one."""
+        """The next tasks without a result, in order. The time does not grow with the number of
+        tasks that have one."""
         ...
 
     def attempts(self, bag: int, task: int) -> list[ResultRow]:
-        """Every ended attempt of a task, oldest first; the last ones, if they say very much."""
+        """Ended attempts of a task, oldest first: all, or the latest ones if they are very long."""
         ...
 
     def job_ends(self, pilots: Collection[int]) -> dict[int, str]:
-        """How the site jobs of these pilots ended: of each job that has, its last pilot."""
+        """How the site jobs of these pilots ended, by the last pilot of each job that has ended."""
         ...
 
     def site_jobs(self, site: str, owner: str | None = None, limit: int = 100) -> list[SiteJobView]:
@@ -234,7 +234,7 @@ class Reader(Protocol):
         ...
 
     def output(self, bag: int, task: int) -> Output | None:
-        """What the task's counted (else latest) attempt printed."""
+        """The output of the task's counted attempt, else of its latest."""
         ...
 
     def pilots(self, limit: int = 1000) -> list[PilotView]:
@@ -242,10 +242,10 @@ class Reader(Protocol):
         ...
 
     def stop(self) -> None:
-        """Give up what another thread is reading here: that call raises TookTooLong. Nothing
-        happens if nobody reads at this moment."""
+        """Stop the call that another thread makes here: it raises TookTooLong. Without such a call
+        nothing happens."""
         ...
 
     def close(self) -> None:
-        """Give back what is open. The reader may be used again."""
+        """Close what is open. The reader may be used again."""
         ...

@@ -1,4 +1,5 @@
-"""What is done once a write is durable: it waits in `Journal.then`, with the write's number."""
+"""Steps that follow when a write is durable. They wait in `Journal.then`, with the write's
+number."""
 
 from typing import TypeAlias
 
@@ -9,7 +10,7 @@ from covey.core.record.model import BagId, JobId, PilotId, RequestId
 
 
 class Answering(Struct, frozen=True):
-    """Once durable: answer this sync."""
+    """Answer this sync."""
 
     pilot: PilotId
     number: int
@@ -30,7 +31,7 @@ class Starting(Struct, frozen=True):
 
 
 class Forgetting(Struct, frozen=True):
-    """Once durable: the record has it, core need not."""
+    """Forget a bag that is over: the record has it."""
 
     bag: BagId
 

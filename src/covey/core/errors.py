@@ -1,12 +1,12 @@
 """The error tree.
 
     CoveyError
-    ├── InvalidBag        the submission cannot be run as written; say so to its author
-    ├── InvalidQuery      a question about results that makes no sense
-    │   ├── TookTooLong   … or that needs more time than the server gives to one question
-    │   └── PageTooLong   … or whose answer is longer than one page may be
+    ├── InvalidBag        the bag cannot run as it is written; the text is for its author
+    ├── InvalidQuery      a question about results has a mistake
+    │   ├── TookTooLong   … or needs more time than the server gives to one question
+    │   └── PageTooLong   … or has a longer answer than one page may be
     ├── NotFound          no such bag, task or pilot
-    ├── BadFile           a file is not what it was said to be
+    ├── BadFile           a file does not have the announced content
     ├── StoreError        the record cannot be used
     │   ├── StoreHeld     another server holds it
     │   ├── StoreNewer    written by a newer covey
@@ -16,8 +16,8 @@
     │   ├── ServerStopped somebody has stopped it
     │   └── Unconfirmed   a submission was sent, and its answer did not come
     ├── InsideTask        a server was to be started inside a task
-    ├── BagPaused         a bag that was waited for is paused, and does not end by itself
-    ├── StillRunning      a bag was not over in the time given; it goes on (a TimeoutError too)
+    ├── BagPaused         a wait ended because the bag is paused, and does not end by itself
+    ├── StillRunning      the bag was not over in the given time, and goes on (also a TimeoutError)
     ├── Refused           the server understood and said no
     └── BadConfig         a setting is unknown or has the wrong type
 
@@ -96,7 +96,7 @@ class StoreFailed(StoreError):
 
 
 class ServerAway(CoveyError):
-    """`asked`: the request may have reached the server, which may act on it later."""
+    """`asked`: the request may have reached the server, and may take effect later."""
 
     def __init__(self, text: str, asked: bool = False) -> None:
         super().__init__(text)
@@ -108,11 +108,11 @@ class ServerStopped(ServerAway):
 
 
 class InsideTask(CoveyError):
-    """Inside a task no server is started."""
+    """No server is started inside a task."""
 
 
 class Unconfirmed(ServerAway):
-    """`key`: a submission with it is the same one, and never makes a second bag."""
+    """`key`: of the submission. Submitting again with the same key makes no second bag."""
 
     def __init__(self, text: str, key: str) -> None:
         super().__init__(

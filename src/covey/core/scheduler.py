@@ -131,7 +131,7 @@ class Scheduler:
                 pilots.answer_parked(turn, state.pilots[id_])
         if state.suspects:
             quarantine.settle(turn)
-        turn.flush()  # who gets tasks may find some that cannot be sent: these have ended
+        turn.flush()  # tasks that could not be sent have failed in the steps above
 
 
 def _decide(turn: Turn, event: Event) -> None:
@@ -203,7 +203,7 @@ def _decide(turn: Turn, event: Event) -> None:
 
 
 def _tick(turn: Turn) -> None:
-    turn.state.queue.news += 1  # somebody's ban is over, some statistic has changed
+    turn.state.queue.news += 1  # a ban may be over, a statistic may have changed
     pilots.tick(turn)
     recovery.tick(turn)
     waiting_programs.tick(turn)
@@ -217,7 +217,7 @@ def _tick(turn: Turn) -> None:
 
 
 def _place(turn: Turn, event: Placing) -> None:
-    """What has to do with sites, and with jobs there."""
+    """Events of sites and their jobs."""
     match event:
         case JobSubmitted(job, handle):
             overlay.submitted(turn, job, handle)
@@ -255,7 +255,7 @@ def _place(turn: Turn, event: Placing) -> None:
 
 
 def _follow_up(turn: Turn, then: Then) -> None:
-    """What had to wait until it was durable."""
+    """A step that had to wait until a write was durable."""
     state = turn.state
     match then:
         case Answering(pilot, number):
@@ -263,7 +263,7 @@ def _follow_up(turn: Turn, then: Then) -> None:
                 pilots.answer_durable(turn, state.pilots[pilot], number)
         case Replying(request, message):
             turn.reply(request, message)
-            state.queue.news += 1  # of what has become durable some may now go out
+            state.queue.news += 1  # tasks of a durable bag may go out now
         case Reserving(bag, chunk):
             if bag in state.bags:
                 lookahead.reserved(turn, state.bags[bag], chunk)

@@ -40,8 +40,8 @@ class Turn:
         return number
 
     def write_last(self, make: Callable[[], Change], then: Then | None = None) -> None:
-        """Write after all else of this turn, and only then see what. A crash may fall between any
-        two writes, so a chunk is closed, and a bag finished, after the results that make it so."""
+        """Write after all other writes of this turn; `make` is called only then. A crash may fall
+        between any two writes, so a chunk is closed, and a bag finished, after its results."""
         self._last.append((make, then))
 
     def flush(self) -> None:
@@ -51,8 +51,8 @@ class Turn:
                 self.write(make(), then)
 
     def when_durable(self, then: Then) -> None:
-        """Do `then` once everything written so far is durable. The scheduler runs what is due
-        at the end of the turn, so this may be at once."""
+        """Do `then` once everything written so far is durable: at the end of this turn if all of it
+        is durable already."""
         journal = self.state.journal
         journal.then.append((journal.writes, then))
 

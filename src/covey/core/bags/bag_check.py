@@ -1,4 +1,4 @@
-"""Whether a bag can be run as it is written, with words for its author if not."""
+"""Checks of bags: whether a bag can run as it is written. Errors are texts for its author."""
 
 from collections.abc import Sequence
 from pathlib import PurePosixPath
@@ -25,19 +25,22 @@ LARGEST_FILE = 2**53  # bytes
 MOST_CALL_TEXT = (MOST_CALL + 2) // 3 * 4
 _PLACES = ("{" + CALL + "}", "{task}", "{bag}")
 
-URLS = ("http://", "https://")  # of what hosts fetch by themselves
+URLS = ("http://", "https://")  # of inputs that hosts fetch
 _HEX = frozenset("0123456789abcdef")
 
 
 def check_spec(spec: BagSpec) -> None:
-    """Raise InvalidBag unless every part of it makes sense."""
+    """Raise InvalidBag for a mistake in any part of it."""
     if not spec.argv or not spec.argv[0]:
         raise InvalidBag("a bag needs a command")
     if any("\0" in word for word in spec.argv):
         raise InvalidBag("a command cannot contain NUL characters")
     for name, value in spec.env.items():
         if not name or "=" in name or "\0" in name + value:
-            raise InvalidBag(f"environment variable {shown(name)!r} is malformed")
+            raise InvalidBag(
+                f"environment variable {shown(name)!r} is malformed: its name must not be empty or "
+                "contain '=', and neither name nor value may contain NUL characters"
+            )
     _check_lengths(spec)
     segment = Segment(space=spec.space, rows=spec.rows)
     check_segment(segment, may_be_empty=spec.open)
@@ -50,7 +53,7 @@ def check_spec(spec: BagSpec) -> None:
         _check_calls(spec, segment)
     for what, text in (("setup", spec.setup), ("check", spec.check), ("notes", spec.notes)):
         if len(text) > MOST_TEXT or "\0" in text:
-            raise InvalidBag(f"{what} is too long, or has a NUL character")
+            raise InvalidBag(f"{what} must have at most {MOST_TEXT:,} characters, and no NUL")
     if any(not 0 <= code <= 255 for code in spec.ok_codes) or not spec.ok_codes:
         raise InvalidBag(
             "exit statuses must be between 0 and 255, and at least one must mean success"
@@ -62,7 +65,7 @@ def _check_lengths(spec: BagSpec) -> None:
     if sum(map(len, spec.argv)) + variables > MOST_COMMAND:
         raise InvalidBag(
             f"the command and its environment have more than {MOST_COMMAND:,} characters: put "
-            "what is long into a file"
+            "long parts into a file"
         )
     for what, text in (
         ("name", spec.name),
@@ -86,8 +89,9 @@ def _check_lengths(spec: BagSpec) -> None:
 
 
 def _check_calls(spec: BagSpec, segment: Segment) -> None:
-    """A worker that stays knows nothing of single tasks but their calls."""
-    for what, given in (
+    """Raise InvalidBag for parts that calls cannot have: one worker does all calls, and of each
+    task it gets only the call."""
+    for what, part in (
         ("a check", spec.check),
         ("outputs", spec.outputs or spec.optional_outputs),
         ("inputs of single tasks", spec.task_inputs or spec.manifest),
@@ -95,7 +99,7 @@ def _check_calls(spec: BagSpec, segment: Segment) -> None:
         ("parameters in the environment", spec.export),
         ("exit statuses of its own", spec.ok_codes != (0,)),
     ):
-        if given:
+        if part:
             raise InvalidBag(f"a bag of calls cannot have {what}: one process does all its calls")
     for word in spec.argv:
         if any(place in word for place in _PLACES):
@@ -106,8 +110,8 @@ def _check_calls(spec: BagSpec, segment: Segment) -> None:
 
 
 def check_call_segment(segment: Segment, chdir: str = "") -> None:
-    """Raise InvalidBag unless its tasks are calls: of each, base64 of what a worker reads, or the
-    file that holds it."""
+    """Raise InvalidBag unless its tasks are calls: each is base64 text that a worker reads, or a
+    reference to the file that holds the call."""
     space = segment.space
     if not isinstance(space, Axis) or space.name != CALL or segment.rows is not None:
         raise InvalidBag(f"the tasks of a bag of calls must have exactly one parameter, {CALL!r}")
@@ -150,19 +154,20 @@ def check_files(spec: BagSpec) -> None:
     check_files_count(max(len(spec.inputs), len(spec.sources)), len(spec.manifest))
     if (spec.inputs or spec.task_inputs) and spec.chdir:
         raise InvalidBag("inputs are placed into a task's own directory: leave out chdir")
-    for one in spec.inputs:
-        _check_path("input", one.path)
-        if (one.blob is None) == (not one.url):
-            raise InvalidBag(f"input {shown(one.path)!r} needs either a file or a URL")
-        if one.url and not one.url.startswith(URLS):
+    for placed in spec.inputs:
+        path, url = placed.path, placed.url
+        _check_path("input", path)
+        if (placed.blob is None) == (not url):
+            raise InvalidBag(f"input {shown(path)!r} needs either a file or a URL")
+        if url and not url.startswith(URLS):
             raise InvalidBag(
-                f"input {shown(one.path)!r}: {shown(one.url)!r} does not begin with http:// or https://"
+                f"input {shown(path)!r}: {shown(url)!r} does not begin with http:// or https://"
             )
-        if one.blob is not None:
-            _check_blob(one.path, one.blob)
-        if one.digest and not is_digest(one.digest):
+        if placed.blob is not None:
+            _check_blob(path, placed.blob)
+        if placed.digest and not is_digest(placed.digest):
             raise InvalidBag(
-                f"input {shown(one.path)!r}: {shown(one.digest)!r} is not a SHA-256 digest"
+                f"input {shown(path)!r}: {shown(placed.digest)!r} is not a SHA-256 digest"
             )
     for task_input in spec.task_inputs:
         _check_path("input", task_input.path)
@@ -195,8 +200,8 @@ def _check_patterns(spec: BagSpec, names: Sequence[str]) -> None:
 
 
 def pattern_problem(pattern: str, names: Sequence[str]) -> str:
-    """What is wrong with a pattern of outputs whatever the values are; "" for nothing. What the
-    values of a task make of it is checked on its host, by the same code and before it starts."""
+    """What is wrong with a pattern of outputs for all values; "" if nothing is. With the values of
+    a task it is checked on the task's host, by the same code, before the task starts."""
     fill = filler(pattern, names)
     problem = ""
     for letter in ("0", "z"):  # values may begin or end a range, as in [{n}-9]

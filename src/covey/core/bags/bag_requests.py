@@ -1,4 +1,4 @@
-"""Bags: submitted, appended to, paused, cancelled, tried again."""
+"""Requests about bags: submit, append, close, cancel, pause, resume, retry, purge, set a policy."""
 
 import math
 
@@ -54,7 +54,7 @@ _ALIVE = (BagStatus.RUNNING, BagStatus.PAUSED)
 
 
 def submit(turn: Turn, request: RequestId, spec: BagSpec) -> None:
-    """Nothing has changed before all of the bag is checked and built."""
+    """Check and build all of the bag before anything changes."""
     state = turn.state
     id_ = BagId(state.counters.next_bag)
     try:
@@ -85,8 +85,8 @@ def submit(turn: Turn, request: RequestId, spec: BagSpec) -> None:
 
 
 def _refuse(turn: Turn, request: RequestId, what: str, error: Exception) -> None:
-    """What was asked for cannot be handled, and nothing has changed. That it raised anything but
-    InvalidBag is a bug of ours: the log has the traceback."""
+    """Refuse a request that raised an error before anything changed. Any error but InvalidBag is a
+    bug of covey: its traceback goes to the log."""
     if isinstance(error, InvalidBag):
         turn.refuse(request, Problem.INVALID, str(error))
         return
@@ -133,7 +133,7 @@ def append(turn: Turn, event: SegmentAppended) -> None:
 
 
 def _add_needs(bag: Bag, segment: Segment) -> None:
-    """What tasks of the segment need and none before did. Pilots are told with their next task."""
+    """Add the needs that only tasks of this segment have. Pilots get them with their next task."""
     if not task_needs.varies(bag.spec):
         return
     new = [need for need in dict.fromkeys(segment.task_needs) if need not in bag.classes.numbers]
@@ -145,7 +145,7 @@ def _add_needs(bag: Bag, segment: Segment) -> None:
 
 
 def close(turn: Turn, request: RequestId, id_: BagId) -> None:
-    """Closing what is closed changes nothing, and is no error."""
+    """Closing a closed bag changes nothing, and is no error."""
     bag = turn.state.bags.get(id_)
     if bag is not None and bag.open:
         bag.open = False
@@ -169,7 +169,7 @@ def _open_bag(turn: Turn, request: RequestId, id_: BagId) -> Bag | None:
 
 
 def _done_or_unknown(turn: Turn, request: RequestId, id_: BagId) -> None:
-    """Nothing to do about a bag that is over; nothing can be done about one that is not."""
+    """Answer a request that changes nothing: Done if the bag exists or existed, else NOT_FOUND."""
     if 0 < id_ < turn.state.counters.next_bag:
         turn.when_durable(Replying(request, Done(0)))
     else:
@@ -177,7 +177,7 @@ def _done_or_unknown(turn: Turn, request: RequestId, id_: BagId) -> None:
 
 
 def cancel(turn: Turn, request: RequestId, id_: BagId) -> None:
-    """Cancelling what is over changes nothing, and is no error."""
+    """Cancelling a bag that is over changes nothing, and is no error."""
     bag = turn.state.bags.get(id_)
     if bag is None:
         _done_or_unknown(turn, request, id_)
@@ -205,7 +205,8 @@ def pause(turn: Turn, request: RequestId, id_: BagId, reason: str) -> None:
 
 
 def resume(turn: Turn, request: RequestId, id_: BagId) -> None:
-    """Go on, with a fresh count of failures, and read again what could not be read."""
+    """Run the bag again, with a fresh count of failures, and read rows again that could not be
+    read."""
     bag = turn.state.bags.get(id_)
     if bag is None or bag.status is not BagStatus.PAUSED:
         _done_or_unknown(turn, request, id_)
@@ -213,12 +214,12 @@ def resume(turn: Turn, request: RequestId, id_: BagId) -> None:
     if bag.quarantine.reason and not _release(turn, request, bag):
         return
     go_on(turn, bag)
-    bag.progress.heard = math.inf  # a person wants it
+    bag.progress.heard = math.inf  # a person wants it: no program has to wait
     turn.when_durable(Replying(request, Done(1)))
 
 
 def _release(turn: Turn, request: RequestId, bag: Bag) -> bool:
-    """Take a bag out of quarantine, if that can be done; otherwise its owner is told."""
+    """Take a bag out of quarantine. Returns False, with the request refused, if that fails."""
     if bag.quarantine.shell:
         turn.refuse(request, Problem.INVALID, _unusable(bag))
         return False
@@ -232,8 +233,8 @@ def _release(turn: Turn, request: RequestId, bag: Bag) -> bool:
 
 def _unusable(bag: Bag) -> str:
     return (
-        f"bag {bag.id} is {bag.quarantine.reason}. This server cannot run its tasks. Use: "
-        f"covey cancel {bag.id}, and submit it again"
+        f"bag {bag.id} is {bag.quarantine.reason}. This server cannot run its tasks. Cancel it "
+        f"(covey cancel {bag.id}) and submit it again"
     )
 
 
@@ -253,7 +254,7 @@ def _run_again(turn: Turn, bag: Bag) -> None:
 
 
 def set_policy(turn: Turn, event: PolicyRequested) -> None:
-    """Another policy from now on, if it is one. A bag that is over has no use for it."""
+    """Change the policy of a bag. For a bag that is over nothing changes."""
     bag = turn.state.bags.get(event.bag)
     if bag is None or bag.status not in _ALIVE:
         _done_or_unknown(turn, event.request, event.bag)
@@ -273,7 +274,7 @@ def set_policy(turn: Turn, event: PolicyRequested) -> None:
 
 
 def purge(turn: Turn, event: PurgeRequested) -> None:
-    """Only of what is over: a bag that runs needs all of it."""
+    """Remove parts of a bag that is over. A running bag needs all its parts."""
     state, id_ = turn.state, event.bag
     if not 0 < id_ < state.counters.next_bag:
         turn.refuse(event.request, Problem.NOT_FOUND, f"there is no bag {id_}")
@@ -292,8 +293,8 @@ def purge(turn: Turn, event: PurgeRequested) -> None:
 
 
 def forget(turn: Turn, id_: BagId) -> None:
-    """It is durably over: whatever of it still runs is stopped now (no sooner, or a crash would
-    leave a running bag with killed tasks), and the record has the rest."""
+    """The bag's end is durable: stop its attempts and forget it. (If attempts were stopped sooner,
+    a crash could leave a running bag with killed tasks.)"""
     bag = turn.state.bags.get(id_)
     if bag is not None and bag.status not in _ALIVE:
         for attempts in bag.places.live.values():
@@ -307,9 +308,10 @@ def forget(turn: Turn, id_: BagId) -> None:
 
 
 def retry(turn: Turn, event: RetryRequested) -> None:
-    """Try tasks that have ended again, while the rest still runs or after the bag's end."""
+    """Run tasks again that have ended, while the bag runs or after its end."""
     if not (0.0 < event.memory <= 1000.0 and 0.0 < event.time <= 1000.0):
-        turn.refuse(event.request, Problem.INVALID, "memory and time may grow at most 1000 times")
+        words = "the factors for memory and time must be above 0, and at most 1000"
+        turn.refuse(event.request, Problem.INVALID, words)
         return
     if not (0 <= event.memory_mb <= LARGEST and 0.0 <= event.limit_seconds <= LARGEST):
         turn.refuse(event.request, Problem.INVALID, "memory_mb or limit_seconds is out of range")
@@ -331,9 +333,9 @@ def _load(turn: Turn, request: RequestId, id_: BagId) -> None:
 
 
 def loaded(turn: Turn, request: RequestId, id_: BagId, snapshot: BagSnapshot | None) -> None:
-    """The record's copy of a bag that is over, for all who want tasks of it tried again. If a late
-    end was written while it was read, it is read again: that end may be the success of a task we
-    would otherwise repeat."""
+    """A bag that is over was read from the record, for all requests that want its tasks run again.
+    If a late end was written meanwhile, it is read again: that end may be the success of a task
+    that would be repeated."""
     state = turn.state
     if state.bag_index.loading.pop(id_):
         _load(turn, request, id_)
@@ -387,7 +389,7 @@ def _valid(tasks: tuple[int, ...]) -> BitMap:
 
 
 def _reopen(turn: Turn, bag: Bag, event: RetryRequested) -> None:
-    """The record reopens the chunks with these tasks in them; so do we."""
+    """Let these tasks run again. Their chunks are opened again, here as in the record."""
     chosen = BitMap(event.tasks or ())
     again = chosen & bag.places.done
     more = (event.memory, event.time, event.memory_mb, event.limit_seconds)

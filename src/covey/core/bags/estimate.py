@@ -1,10 +1,9 @@
-"""When a bag will be over, and which of its tasks hold it up.
+"""Estimates when a bag will be over, and finds the tasks that hold it up.
 
-What is left is counted per class, each task at the mean time that its class took so far, and
-shared among the slots that work on the bag. Tasks of milliseconds take longer to hand out
-than to run, so for those the rate at which they end is believed instead. The range comes from how
-much times differ, and from how few have been seen; it ends with a last wave of long ones.
-"""
+The tasks that are left are counted per class, each at the mean time of its class so far, and shared
+among the slots that work on the bag. Tasks of milliseconds take longer to hand out than to run: for
+them the rate at which tasks end is used. The range is wide if times differ much, or if few tasks
+have ended; it includes a last wave of long tasks."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -14,11 +13,11 @@ from covey.core.record.model import BagStatus, Need, PilotId
 from covey.core.state import Bag, Pilot, State
 from covey.core.values.durations import Times
 
-SHORT_SECONDS = 2.0  # the rate is believed for tasks that take less
-SURE = 1.28  # deviations: four times in five it is between the two ends
-DOUBT = 0.05  # of any mean, however often it was measured
-ENOUGH = 3  # ends of tasks of a class, to tell how long they take
-FEW = 5  # ends, before a task can be called a straggler
+SHORT_SECONDS = 2.0  # the rate is used for tasks that take less
+SURE = 1.28  # deviations: the end is within the range four times in five
+DOUBT = 0.05  # least uncertainty of a mean, as a part of it
+ENOUGH = 3  # ends of tasks of a class from which its times are known
+FEW = 5  # ends that are needed before a task can be called a straggler
 LATE_SECONDS = 5.0
 
 
@@ -45,21 +44,21 @@ class Late(NamedTuple):
 
 
 def expected(bag: Bag, kind: int) -> Times:
-    """How long tasks of this class take. As long as few of them have ended, that is told by all
-    tasks of the bag, which took some part of their time limits."""
-    known, pace = bag.classes[kind], bag.classes.pace
-    own, limit = known.times, known.need.limit_seconds
+    """How long tasks of this class take. If few of them have ended, it comes from all tasks of the
+    bag: from the part of their time limits that they took."""
+    class_, pace = bag.classes[kind], bag.classes.pace
+    own, limit = class_.times, class_.need.limit_seconds
     if own.count >= ENOUGH or pace.count <= own.count or not limit:
         return own
     return Times(pace.count, pace.mean * limit, pace.squares * limit**2)
 
 
 def classes(bag: Bag) -> list[ClassTimes]:
-    """One for each number of a need: what a policy tells apart besides needs the same."""
+    """One for each need. Classes that only the policy tells apart are added up."""
     counts, sums = [0] * len(bag.classes.by_number), [0.0] * len(bag.classes.by_number)
-    for one in bag.classes:
-        counts[one.number] += one.times.count
-        sums[one.number] += one.times.count * one.times.mean
+    for class_ in bag.classes:
+        counts[class_.number] += class_.times.count
+        sums[class_.number] += class_.times.count * class_.times.mean
     return [
         ClassTimes(bag.classes[kind].need, count, total / count if count else 0.0)
         for kind, count, total in zip(bag.classes.by_number, counts, sums, strict=True)
@@ -67,8 +66,8 @@ def classes(bag: Bag) -> list[ClassTimes]:
 
 
 def estimate(state: State, bag: Bag, now: float) -> Estimate | None:
-    """Nothing while nothing is known, or nothing goes on."""
-    known = [one.times for one in bag.classes if one.times.count]
+    """None if no task has ended yet, or none is left, or the bag does not run."""
+    known = [class_.times for class_ in bag.classes if class_.times.count]
     left = bag.total - len(bag.places.done) - len(bag.places.failed)
     if not known or left <= 0 or bag.status is not BagStatus.RUNNING:
         return None
@@ -82,10 +81,10 @@ def estimate(state: State, bag: Bag, now: float) -> Estimate | None:
     unsure = (spread**2 / seen + spread**2 / left + DOUBT**2) ** 0.5
     if seen < FEW:
         unsure = max(unsure, 1.0 / (seen + 1))
-    wave = min(1.0, slots / left) * SURE * deviation  # the last ones are not shared out
+    wave = min(1.0, slots / left) * SURE * deviation  # the last tasks are not shared among slots
     low = likely * max(0.0, 1.0 - SURE * unsure)
     high = likely * (1.0 + SURE * unsure) + wave
-    if left <= slots:  # the last wave: who has been late will be late for about as long again
+    if left <= slots:  # the last wave: a late task will take about as long again
         late = (
             max((now - attempt.sent for attempt in probably_running(state, bag)), default=0.0)
             - mean
@@ -95,8 +94,9 @@ def estimate(state: State, bag: Bag, now: float) -> Estimate | None:
 
 
 def _mixture(bag: Bag, known: list[Times]) -> tuple[float, float, int]:
-    """Mean and deviation of what is left, and how many were seen. What is queued or out is of
-    known classes; what was never looked at is taken to be like what has ended."""
+    """Mean and deviation of the times of the tasks that are left, and how many tasks have ended.
+    The classes of waiting and running tasks are known; all others are taken to be like the tasks
+    that have ended."""
     waiting = [len(ready) for ready in bag.places.ready]
     for attempts in bag.places.live.values():
         waiting[attempts[0].kind] += 1
@@ -118,8 +118,8 @@ def _mixture(bag: Bag, known: list[Times]) -> tuple[float, float, int]:
 
 
 def _slots(state: State, bag: Bag) -> int:
-    """Tasks of this bag that run at a time, as things are. Where no other bag has any, a slot that
-    is free is so for a moment."""
+    """How many tasks of this bag run at a time, as of now. Free slots of pilots that have only
+    tasks of this bag count, too: they will have a task in a moment."""
     room: dict[PilotId, int] = {}
     found = 0
     for attempt in probably_running(state, bag):
@@ -132,34 +132,34 @@ def _slots(state: State, bag: Bag) -> int:
 
 
 def _has_all(state: State, bag: Bag, pilot: PilotId) -> bool:
-    return all(one.bag == bag.id for one in state.pilots[pilot].attempts.values())
+    return all(attempt.bag == bag.id for attempt in state.pilots[pilot].attempts.values())
 
 
 def stragglers(state: State, bag: Bag, now: float, limit: int) -> list[Late]:
-    """The worst first."""
-    if sum(one.times.count for one in bag.classes) < FEW:
+    """Attempts that take much longer than others of their class, the worst first."""
+    if sum(class_.times.count for class_ in bag.classes) < FEW:
         return []
-    found: list[Late] = []
+    late_ones: list[Late] = []
     for attempt in probably_running(state, bag):
         times, seconds = expected(bag, attempt.kind), now - attempt.sent
         bound = max(times.mean + 4 * times.deviation, 2 * times.mean + LATE_SECONDS)
         if times.count >= FEW and seconds > bound:
-            found.append(Late(attempt, seconds, times.mean))
-    return sorted(found, key=lambda late: (-late.seconds, late.attempt.id))[:limit]
+            late_ones.append(Late(attempt, seconds, times.mean))
+    return sorted(late_ones, key=lambda late: (-late.seconds, late.attempt.id))[:limit]
 
 
 def probably_running(state: State, bag: Bag) -> Iterator[Attempt]:
     """Attempts of a bag that probably run; the others are sent ahead (see `in_slots`)."""
-    pilots = dict.fromkeys(one.pilot for attempts in bag.places.live.values() for one in attempts)
-    for id_ in pilots:
+    live = bag.places.live.values()
+    for id_ in dict.fromkeys(attempt.pilot for attempts in live for attempt in attempts):
         for attempt in in_slots(state.pilots[id_]):
             if attempt.bag == bag.id:
                 yield attempt
 
 
 def in_slots(pilot: Pilot) -> Iterator[Attempt]:
-    """Attempts that probably have a slot of this pilot: it starts what it has in the order in
-    which it came, and what was sent ahead waits behind that."""
+    """Attempts that probably have a slot of this pilot: it starts attempts in the order in which
+    they came, so those that were sent ahead wait behind the others."""
     room = pilot.record.slots
     for attempt in pilot.attempts.values():
         if room <= 0:

@@ -1,8 +1,7 @@
-"""When a bag gets other input files.
+"""Versions of a bag's input files.
 
-A retry can bring changed files: they are the next version, and every attempt that is sent from then
-on gets it, whatever it is sent for. An attempt that was sent before keeps the version that it was
-sent with.
+A retry can bring changed files: they are the next version, which every later attempt gets, of any
+task. An attempt that was sent before keeps its version.
 """
 
 from collections.abc import Sequence
@@ -32,7 +31,7 @@ def version_in(bag: Bag, attempt: AttemptId) -> int:
 
 
 def sent_as(inputs: Sequence[Placed]) -> list[Input]:
-    """As pilots are told of them."""
+    """The inputs as a message to pilots."""
     return [_input(placed) for placed in inputs]
 
 
@@ -44,8 +43,8 @@ def _input(placed: Placed) -> Input:
 
 
 def wanted(bag: Bag, changes: InputChanges | None) -> InputChanges | None:
-    """Those of these changes that are not there yet, if there are any: a request that is repeated
-    makes no second version. Raises InvalidBag if the bag cannot have these files."""
+    """The part of these changes that the bag does not have yet, or None: a repeated request makes
+    no second version. Raises InvalidBag if the bag cannot have these files."""
     new = InputChanges() if changes is None else _only_new(bag.spec, changes)
     if not _count(new):
         return None
@@ -67,7 +66,7 @@ def _only_new(spec: BagSpec, changes: InputChanges) -> InputChanges:
 
 def _check(bag: Bag, changes: InputChanges) -> None:
     if bag.spec.calls:
-        raise InvalidBag(f"bag {bag.id} is of functions: submit it again with the new files")
+        raise InvalidBag(f"bag {bag.id} is a bag of calls: submit it again with the new files")
     if len(bag.inputs.versions) >= MOST_VERSIONS - 1:
         raise InvalidBag(
             f"bag {bag.id} has had {MOST_VERSIONS:,} versions of its inputs: submit it again"
@@ -84,14 +83,14 @@ def _check(bag: Bag, changes: InputChanges) -> None:
     inputs, manifest = changes.inputs, changes.manifest
     bag_check.check_files(replace(bag.spec, inputs=inputs, manifest=manifest, sources=()))
     bag_check.check_files_count(
-        len({*(one.path for one in bag.spec.inputs), *(one.path for one in inputs)}),
+        len({placed.path for placed in (*bag.spec.inputs, *inputs)}),
         len(bag.spec.manifest.keys() | manifest.keys()),
     )
 
 
 def begin(turn: Turn, bag: Bag, changes: InputChanges) -> None:
-    """From now on attempts get these files. Those that were sent, and have not started, are asked
-    back, so that they get them, too."""
+    """From now on attempts get these files. Attempts that have not started are recalled, so that
+    their tasks get these files, too."""
     names = [
         *(placed.path for placed in changes.inputs),
         *changes.removed,

@@ -1,11 +1,11 @@
-"""Task numbers ahead of dispatch: each bag's own share of what is looked at.
+"""Reserves task numbers ahead of dispatch, chunk by chunk.
 
-Numbers go out only below the durable mark, which `reserve` moves ahead of demand, so after a crash
-everything above it is known never to have been sent. Tasks are told apart by class a chunk at a
-time, and a bag looks ahead over so many chunks. One whose tasks fit nobody for `buffer_seconds`
-makes place for those behind it (GridBot's scheduling buffer and its time to live), and comes back
-when all have been looked at. A bag whose long tasks go first looks further ahead from the start, to
-find them.
+Numbers go out only below the durable mark, which `reserve` moves ahead of demand. So after a crash
+everything above it is known never to have been sent. Tasks are sorted into classes a chunk at a
+time, and a bag has a limited number of such chunks open. A chunk whose tasks fit no pilot for
+`buffer_seconds` lets the next ones go first (GridBot's scheduling buffer and its time to live), and
+comes back when all chunks have had their turn. A bag whose long tasks go first opens more chunks
+from the start, to find these tasks.
 """
 
 from covey.core.after_commit import Reserving
@@ -18,14 +18,14 @@ from covey.core.state import Bag
 from covey.core.turn import Turn
 from covey.core.values.space import Scalar
 
-MOST_SORTED = 4096  # tasks of a chunk that are told apart by class, in one go
-MOST_ORDERED = 32_768  # tasks among which the longest are looked for
+MOST_SORTED = 4096  # tasks of a chunk that are sorted into classes at once
+MOST_ORDERED = 32_768  # tasks among which the longest are searched
 MOST_ROW_BYTES = 4 << 20  # of a chunk's rows: they are in memory until its tasks have ended
 
 
 def reserve(turn: Turn, bag: Bag, *, searching: bool = False) -> None:
-    """Keep the mark ahead: chunks double while they are used up. A pilot that finds nothing of
-    its classes (`searching`) makes us look further, within bounds."""
+    """Keep the mark ahead of demand: each chunk is twice as large as the one before. With
+    `searching` a pilot has found no task of its classes: open more chunks, within limits."""
     settings, chunks, places = turn.state.settings, bag.chunks, bag.places
     if chunks.asked_mark >= bag.total:
         if searching and chunks.set_aside and chunks.asked_mark == chunks.mark:
@@ -35,7 +35,7 @@ def reserve(turn: Turn, bag: Bag, *, searching: bool = False) -> None:
     if bag.classes.classify is not None:
         ahead += places.waiting() - len(places.aside)
     if ahead > chunks.size // 2:
-        if chunks.asked_mark > chunks.mark or not (searching or _looks_for_long_ones(bag, ahead)):
+        if chunks.asked_mark > chunks.mark or not (searching or _searches_long_tasks(bag, ahead)):
             return
         looked = len(chunks.open) - len(chunks.set_aside)
         if looked >= settings.most_lookahead and not (searching and _set_aside(turn, bag)):
@@ -52,12 +52,13 @@ def reserve(turn: Turn, bag: Bag, *, searching: bool = False) -> None:
     turn.write(LeaseChunk(bag.id, first, stop), Reserving(bag.id, first))
 
 
-def _looks_for_long_ones(bag: Bag, ahead: int) -> bool:
+def _searches_long_tasks(bag: Bag, ahead: int) -> bool:
     return ahead < MOST_ORDERED and bag.classes.long_first
 
 
 def _set_aside(turn: Turn, bag: Bag) -> bool:
-    """The chunk that has waited longest makes place, if that was long enough."""
+    """Let the chunk that has waited longest stand aside, if it has waited for `buffer_seconds`.
+    Returns whether one did."""
     late = turn.now - turn.state.settings.buffer_seconds
     chunks, live, loaded = bag.chunks, bag.places.live, bag.numbering.loaded
     for first, since in chunks.sorted_at.items():
@@ -69,14 +70,14 @@ def _set_aside(turn: Turn, bag: Bag) -> bool:
             bag.places.set_aside(first, stop)
             if first in loaded and not any(first <= task < stop for task in live):
                 del loaded[first]
-                chunks.awaited[first] = stop  # asked for when it comes back
+                chunks.awaited[first] = stop  # its rows are read again when it comes back
             return True
     return False
 
 
 def _bring_back(turn: Turn, bag: Bag) -> None:
-    """Everything has been looked at: let those that made place be looked at again, one chunk for
-    each that has waited long enough."""
+    """All chunks are open: bring one back that was set aside, in exchange for one that has waited
+    long enough."""
     chunks, places = bag.chunks, bag.places
     first = next(iter(chunks.set_aside))
     looked = len(chunks.open) - len(chunks.set_aside)
@@ -96,7 +97,7 @@ def reserved(turn: Turn, bag: Bag, first: int) -> None:
     """The chunk is durable. Its tasks may go out once their values are known."""
     stop = bag.chunks.open.get(first)
     if stop is None:
-        return  # cancelled meanwhile
+        return  # the bag was cancelled in the meantime
     if bag.numbering.part(first).rows is None:
         _open_up(turn, bag, first)
     else:
@@ -104,7 +105,7 @@ def reserved(turn: Turn, bag: Bag, first: int) -> None:
 
 
 def _open_up(turn: Turn, bag: Bag, first: int) -> None:
-    """Move the mark over this chunk, and those behind it that were waiting for it."""
+    """Move the mark over this chunk, and over the chunks behind it that waited for it."""
     chunks, places = bag.chunks, bag.places
     chunks.open_up(first)
     if bag.classes.classify is not None and bag.status in (BagStatus.RUNNING, BagStatus.PAUSED):
@@ -132,7 +133,7 @@ def load_rows(turn: Turn, bag: Bag, first: int, stop: int) -> None:
 def rows_loaded(turn: Turn, id_: BagId, first: int, rows: list[list[Scalar]]) -> None:
     bag = turn.state.bags.get(id_)
     if bag is None or first not in bag.chunks.awaited:
-        return  # it is over, or they were asked for twice
+        return  # the bag is over, or the rows were read twice
     stop = bag.chunks.awaited.pop(first)
     bag.numbering.loaded[first] = Loaded(bag.numbering.part(first).row_of(first), rows)
     waiting = [task for task in bag.places.parked if first <= task < stop]
@@ -145,7 +146,8 @@ def rows_loaded(turn: Turn, id_: BagId, first: int, rows: list[list[Scalar]]) ->
 
 
 def rows_failed(turn: Turn, id_: BagId, first: int, reason: str) -> None:
-    """The bag cannot go on without them; its owner is told, and may resume it."""
+    """The bag cannot go on without its rows: pause it, so that its owner sees why and can resume
+    it."""
     bag = turn.state.bags.get(id_)
     if bag is not None and first in bag.chunks.awaited:
         pause(turn, bag, f"the file of its parameters cannot be read: {reason}")

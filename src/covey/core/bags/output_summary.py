@@ -1,4 +1,4 @@
-"""What came of the tasks of a bag, in sum: whether anything did, and which files were not kept.
+"""Summary of a bag's outputs: whether there are any, and which files were not kept.
 
 The rule: only results count, so each task is counted once. The sum is saved in the turn that
 changes it, before the end of the bag.
@@ -14,7 +14,7 @@ MOST_NAMES = 5
 
 
 def add(turn: Turn, bag: Bag, end: End) -> None:
-    """The result of one more task of the bag, which ended well."""
+    """Add the outputs of one more task of the bag, which ended well."""
     before = bag.outputs.summary
     something = before.something or bool(
         end.stdout_bytes or end.stderr_bytes or end.result or end.files

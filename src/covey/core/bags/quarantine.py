@@ -1,9 +1,9 @@
-"""Bags that cannot be handled are paused, and nothing of theirs is evaluated any more.
+"""Quarantine: bags that core cannot handle are paused, and their expressions not evaluated any
+more.
 
-The rules stand in docs/decisions/0018-quarantine.md. A quarantined bag has `bag.quarantine`: the
-reason, and the policy that is put away. The default policy stands in its place, which
-looks at nothing. One that could not even be built is a *shell*: all its task numbers are there, but
-none of their values.
+docs/decisions/0018-quarantine.md has the rules. `bag.quarantine` has the reason, and the bag's
+policy, which is put away: the default policy takes its place, and reads nothing. A bag that could
+not even be built is a *shell*: it has all its task numbers, but no values.
 """
 
 from msgspec.structs import replace
@@ -25,18 +25,17 @@ def settle(turn: Turn) -> None:
     suspects = turn.state.suspects
     while suspects:
         id_ = next(iter(suspects))
-        found = suspects.pop(id_)
+        suspected = suspects.pop(id_)
         bag = turn.state.bags.get(id_)
         if bag is not None and bag.status in _ALIVE and not bag.quarantine.reason:
-            impose(turn, bag, found)
+            impose(turn, bag, suspected)
 
 
-def impose(turn: Turn, bag: Bag, found: Suspect) -> None:
+def impose(turn: Turn, bag: Bag, suspected: Suspect) -> None:
     bag_policy.noticed(turn.state, bag)
-    put_away(bag, MARK + found.reason)
+    put_away(bag, MARK + suspected.reason)
     bag_policy.noticed(turn.state, bag)
-    turn.state.counters.quarantines += 1
-    turn.note(Note("bag quarantined", bag=bag.id, detail=found.trace or found.reason))
+    _note(turn, bag, suspected)
     if bag.status is BagStatus.RUNNING:
         pause(turn, bag, bag.quarantine.reason)
         return
@@ -47,7 +46,7 @@ def impose(turn: Turn, bag: Bag, found: Suspect) -> None:
 
 
 def put_away(bag: Bag, reason: str) -> None:
-    """From now on nothing of the bag is evaluated: not its policy, not its classes."""
+    """From now on neither the policy nor the classes of the bag are evaluated."""
     if bag.quarantine.held is None:
         bag.quarantine.held = bag.policy.spec
     bag.quarantine.reason = reason
@@ -59,8 +58,8 @@ def put_away(bag: Bag, reason: str) -> None:
 
 
 def release(turn: Turn, bag: Bag) -> None:
-    """Evaluate it again, as its owner wants. Raises whatever building its policy raises; then
-    nothing has changed."""
+    """Evaluate the bag again, as its owner wants. If building its policy raises, nothing
+    changes."""
     policy = bag_policy.compiled(bag.quarantine.held or PolicySpec())
     bag_policy.noticed(turn.state, bag)
     bag.quarantine.held, bag.quarantine.reason = None, ""
@@ -70,7 +69,7 @@ def release(turn: Turn, bag: Bag) -> None:
 
 
 def shell_of(snapshot: BagSnapshot) -> BagSnapshot:
-    """What is left of a bag that cannot be built: who it is, not what its tasks are."""
+    """The part that is left of a bag that cannot be built, without the values of its tasks."""
     record = snapshot.bag
     plain = replace(
         record.spec,
@@ -86,19 +85,22 @@ def shell_of(snapshot: BagSnapshot) -> BagSnapshot:
     return replace(snapshot, bag=replace(record, spec=plain, segments=(), policy=None))
 
 
-def make_shell(turn: Turn, bag: Bag, record: BagRecord, found: Suspect) -> None:
-    """The bag was made from `shell_of`: quarantine it, also in the record."""
+def make_shell(turn: Turn, bag: Bag, record: BagRecord, suspected: Suspect) -> None:
+    """Quarantine a bag that was made from `shell_of`, also in the record."""
     bag.quarantine.shell = True
     bag.quarantine.held = record.policy or record.spec.policy
-    put_away(bag, MARK + found.reason)
-    turn.state.counters.quarantines += 1
-    turn.note(Note("bag quarantined", bag=bag.id, detail=found.trace or found.reason))
-    if bag.status in _ALIVE and (bag.status, bag.reason) != (
-        BagStatus.PAUSED,
-        bag.quarantine.reason,
-    ):
+    put_away(bag, MARK + suspected.reason)
+    _note(turn, bag, suspected)
+    saved = bag.status is BagStatus.PAUSED and bag.reason == bag.quarantine.reason
+    if bag.status in _ALIVE and not saved:
         bag.status = BagStatus.PAUSED
         _save(turn, bag)
+
+
+def _note(turn: Turn, bag: Bag, suspected: Suspect) -> None:
+    turn.state.counters.quarantines += 1
+    detail = suspected.trace or suspected.reason
+    turn.note(Note("bag quarantined", bag=bag.id, detail=detail))
 
 
 def _save(turn: Turn, bag: Bag) -> None:

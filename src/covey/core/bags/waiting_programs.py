@@ -1,12 +1,13 @@
 """Programs that wait for their calls.
 
-A bag of calls is for the program that made it: while calls are out it asks for their values all the
-time. If nobody has waited for any in `absent_seconds` the program is gone, and its bag is paused,
-so that it does not keep others from working. Nothing is lost: when somebody waits again (a laptop
-that slept) the bag goes on by itself, and a person may resume it, whoever waits.
+A bag of calls works for the program that made it: while calls are out, the program asks for their
+values all the time. If no program has asked for `absent_seconds`, it is gone, and the bag is
+paused, so that it does not take slots from others. Nothing is lost: when a program asks again (on a
+laptop that slept) the bag goes on by itself, and a person may resume it at any time.
 
-Who was heard of when, and which bags a person has resumed, is not durable: after a restart all get
-that long again. Time in which the server itself was stopped does not count (`pilots.tick`).
+When programs asked, and which bags a person has resumed, is not durable: after a restart every bag
+has `absent_seconds` again. Time in which the server itself was stopped does not count
+(`pilots.tick`).
 """
 
 import math

@@ -1,7 +1,7 @@
-"""Amounts, as people write them: whole numbers, sizes with a unit, time spans, factors.
+"""Reads amounts that people write: whole numbers, sizes with a unit, time spans, factors.
 
-One rule for bag files, settings, worlds, command lines, and parameters that say what a task needs.
-A size is given with its unit; a time without a unit is seconds.
+One rule for bag files, settings, worlds, command lines, and parameters from which resources come.
+A size needs its unit; a time without a unit is seconds.
 """
 
 import math
@@ -21,7 +21,7 @@ _LONGEST_SHOWN = 60
 
 
 class BadAmount(ValueError):
-    """The value is no such amount; the text says what was expected."""
+    """The value cannot be read as an amount; the text says what was expected."""
 
 
 class Amount(Protocol):
@@ -32,8 +32,8 @@ class Amount(Protocol):
         ...
 
     def read_text(self, text: str) -> float:
-        """Text, such as the value of a parameter: it is taken by what it is worth, so that 4.0 is
-        the whole number 4."""
+        """Text, such as the value of a parameter. The number that it spells counts, so 4.0 is the
+        whole number 4."""
         ...
 
     def schema(self) -> dict[str, Any]: ...
@@ -46,11 +46,11 @@ class Whole:
         self.low, self.high = low, high
 
     def read(self, value: object) -> int:
-        told = f"expected a whole number from {self.low:,} to {self.high:,}"
+        expected = f"expected a whole number from {self.low:,} to {self.high:,}"
         if not isinstance(value, int) or isinstance(value, bool):
-            raise BadAmount(f"{told}, not {show(value)}")
+            raise BadAmount(f"{expected}, not {show(value)}")
         if not self.low <= value <= self.high:
-            raise BadAmount(f"{told}, not {value:,}")
+            raise BadAmount(f"{expected}, not {value:,}")
         return value
 
     def read_text(self, text: str) -> int:
@@ -70,7 +70,7 @@ class Seconds:
         self._bare = bare  # text without a unit is a number of seconds
 
     def read(self, value: object) -> float:
-        told = f"expected a time: seconds, or {time_spans.EXAMPLES}"
+        expected = f"expected a time: seconds, or {time_spans.EXAMPLES}"
         if isinstance(value, int | float) and not isinstance(value, bool):
             seconds = float(value)
         else:
@@ -78,10 +78,10 @@ class Seconds:
                 time_spans.parse_seconds(value, bare=self._bare) if isinstance(value, str) else None
             )
             if parsed is None:
-                raise BadAmount(f"{told}; not {show(value)}")
+                raise BadAmount(f"{expected}; not {show(value)}")
             seconds = parsed
         if not self.low <= seconds < self.high:
-            raise BadAmount(f"{told}; {show(value)} is out of range")
+            raise BadAmount(f"{expected}; {show(value)} is out of range")
         return seconds
 
     def read_text(self, text: str) -> float:
@@ -125,19 +125,19 @@ class Size:
 
 
 class Factor:
-    """How many times as much: x2, or +50% for 1.5."""
+    """A factor: x2, or +50% for 1.5."""
 
     def __init__(self, low: float, high: float) -> None:
         self.low, self.high = low, high
 
     def read(self, value: object) -> float:
-        told = "expected how much more: 'x2' or '+50%'"
+        expected = "expected how much more: 'x2' or '+50%'"
         match = _FACTOR.fullmatch(value.strip()) if isinstance(value, str) else None
         if match is None:
-            raise BadAmount(f"{told}; not {show(value)}")
+            raise BadAmount(f"{expected}; not {show(value)}")
         factor = float(match[1]) if match[1] else 1 + float(match[2]) / 100
         if not self.low <= factor <= self.high:
-            raise BadAmount(f"{told}, up to x{self.high:g}; not {show(value)}")
+            raise BadAmount(f"{expected}, up to x{self.high:g}; not {show(value)}")
         return factor
 
     def read_text(self, text: str) -> float:

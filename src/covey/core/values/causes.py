@@ -1,7 +1,7 @@
-"""Why a task failed, in words that are equal for tasks that failed in the same way.
+"""Causes of failures: texts that are equal for tasks that failed in the same way.
 
-A cause is how the attempt ended, then the last thing it said about it, without what differs from
-task to task: numbers become N, and of absolute paths and URLs only the last part is kept. Relative
+A cause is how the attempt ended, then its last message, without the parts that differ from task to
+task: numbers become N, and of absolute paths and URLs only the last part is kept. Relative
 paths are kept, and so are the names of programs (`python3`, and every word of the bag's command).
 So a thousand failures are a handful of causes, each with a count.
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from covey.pilot.protocol.messages import FAILED, HOST, LOST, MEMORY, OUTPUT, SETUP, TIMEOUT, End
 
 LONGEST = 120
-MOST_READ = 2000  # characters of a line: what is behind them would not be kept anyway
+MOST_READ = 2000  # characters of a line: later ones would not be kept anyway
 MOST_WORDS = 100  # of a command
 IGNORED = " was ignored: "  # in the message of a pilot: a result that cannot be kept
 IGNORED_RESULT = "result ignored"  # begins the cause of a task that is done
@@ -57,8 +57,8 @@ _WORDS = {
 
 
 def cause_of(end: End, argv: Iterable[str] = ()) -> str:
-    """The cause of a failed attempt; those of equal causes are counted together. `argv` is the
-    bag's command, whose words are kept as they are."""
+    """The cause of a failed attempt. `argv`: the bag's command, whose words are kept as they
+    are."""
     if end.outcome in (TIMEOUT, MEMORY):
         return _WORDS[end.outcome]
     if end.outcome == FAILED:
@@ -76,14 +76,14 @@ def cause_of(end: End, argv: Iterable[str] = ()) -> str:
 
 
 def ignored_result(end: End) -> str:
-    """Why the values of a task that is done are not there, although it reported some; else nothing.
-    The words are those of the pilot (`pilot.told`)."""
-    _, found, why = end.message.partition(IGNORED)
-    return f"{IGNORED_RESULT}: {why}"[:LONGEST] if found else ""
+    """Why the reported values of a successful task were not kept, as its pilot says; "" if they
+    were."""
+    _, ignored, why = end.message.partition(IGNORED)
+    return f"{IGNORED_RESULT}: {why}"[:LONGEST] if ignored else ""
 
 
 def normalised(words: str, argv: Iterable[str] = ()) -> str:
-    """Without what differs from task to task."""
+    """The text without the parts that differ from task to task."""
     words = _PATH.sub(_last_part, words[:MOST_READ])
     kept = _command_names(argv)
     parts, start = [], 0

@@ -5,16 +5,15 @@
     COMPARISON && COMPARISON
 
 Numbers compare with numbers and text with text, so `alpha > 0.5` never finds text. Parameters are
-read by the rule of `core.scalars`: 0.10 and 1e-1 are the number 0.1. Written without quotes, 5 is
-equal to the number 5 and to the text 5; in quotes it is text, and equal to what was written just
-so; ~ looks at what was written, too. An empty value is equal to none at all, and != is just the
-opposite of =.
+read by the rule of `values.scalars`: 0.10 and 1e-1 are the number 0.1. Without quotes, 5 equals the
+number 5 and the text 5. In quotes it is text, and equals only a value that is spelled so; ~
+compares spellings, too. An empty value equals a missing value, and != is the opposite of =.
 
-There is no other word in it, and an empty table says nothing about a question that was not
-understood: a value that reads like more of the question is refused, unless it is in quotes.
+There are no other operators. A value that looks like a part of the question is refused unless it is
+in quotes: an empty table would not show that the question was misunderstood.
 
-Anybody who may see results can send any text here, so the text is read once from left to right:
-the time grows with its length and not faster.
+Everybody who may see results can send any text here, so the text is read once from left to right,
+in linear time.
 """
 
 import math
@@ -74,18 +73,18 @@ class Comparison(Struct, frozen=True):
 
 
 def understand(texts: Sequence[str], table: list[Column]) -> list[Comparison]:
-    """All of which must hold. Raises InvalidQuery."""
+    """The comparisons in these texts; all of them must hold. Raises InvalidQuery."""
     parts = [part for text in texts for part in _split(text)]
     if len(parts) > MOST_COMPARISONS:
         raise InvalidQuery(f"a query has at most {MOST_COMPARISONS} comparisons")
-    found = [_comparison(part, table) for part in parts]
-    if sum(len(one.literals) for one in found) > MOST_VALUES:
+    comparisons = [_comparison(part, table) for part in parts]
+    if sum(len(comparison.literals) for comparison in comparisons) > MOST_VALUES:
         raise InvalidQuery(f"a query compares with at most {MOST_VALUES:,} values")
-    return found
+    return comparisons
 
 
 def holds(comparison: Comparison, found: Any, spelling: Any) -> bool:
-    """Whether it holds of this value of its column, which was written as `spelling`."""
+    """Whether it holds for this value of its column, which was written as `spelling`."""
     value, op, literals = scalar(found), comparison.op, comparison.literals
     if op in ("=", "!="):
         equal = _equals(value, comparison)
@@ -103,7 +102,7 @@ def holds(comparison: Comparison, found: Any, spelling: Any) -> bool:
 
 
 def _split(text: str) -> Iterator[str]:
-    """What is between &&; one in quotes does not count."""
+    """The parts between &&, except && in quotes."""
     start = 0
     for match in _QUOTED_OR_AND.finditer(text):
         if match[0] == "&&":
@@ -145,7 +144,7 @@ def _comparison(text: str, table: list[Column]) -> Comparison:
 
 
 def _parts(value: str) -> Iterator[str]:
-    """What is between commas; a comma in quotes does not count."""
+    """The parts between commas, except commas in quotes."""
     start = 0
     while start <= len(value):
         comma = _quoted_end(value, start)
@@ -182,13 +181,13 @@ def _no_comparison(text: str) -> InvalidQuery:
 
 
 def _shown(text: str) -> str:
-    """For a message, which need not repeat all of a long text."""
+    """The beginning of the text, for a message."""
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _check_value(text: str, op: str, value: str, table: list[Column]) -> None:
-    """Raises InvalidQuery for what can only be a mistake. Text may be anything, but nobody looks
-    for what is more than 'm, n' without quotes."""
+    """Raises InvalidQuery for a value that can only be a mistake. Text may be anything; but without
+    quotes, nobody means a text with operators or joints in it."""
     if op == "in" and value[:1] + value[-1:] in ("[]", "()", "{}"):
         words = "write it without brackets, like 'state in done,failed'"
         raise InvalidQuery(f"'{_shown(text)}': {words}")
@@ -228,7 +227,8 @@ def _has_another(value: str, names: set[str]) -> bool:
 
 
 def _check_own(text: str, comparison: Comparison) -> None:
-    """Of our own columns it is known what is in them. Raises InvalidQuery."""
+    """Check a comparison with one of our own columns, whose types are known. Raises
+    InvalidQuery."""
     column, literals = comparison.column, comparison.literals
     if comparison.op in _ORDERED:
         is_text, is_number = column.reading == Reading.TEXT, literals[0].number is not None
@@ -247,7 +247,7 @@ def _check_own(text: str, comparison: Comparison) -> None:
 
 
 def _with_unit(literal: Literal, key: str, written: str) -> Literal:
-    """As tables show amounts: memory_kb > 2GB, seconds > 5m."""
+    """Amounts may have units, as tables show them: memory_kb > 2GB, seconds > 5m."""
     if literal.number is not None or _is_quoted(written) or key not in _AMOUNTS:
         return literal
     try:

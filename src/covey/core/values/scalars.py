@@ -1,10 +1,10 @@
 """When text is a number. One rule for command lines, bag files and tables.
 
 A value keeps its spelling: a command gets 0.10 if 0.10 was written. It is compared, sorted and
-typed by what it is worth (`by_value`): 0.10 is the number 0.1, 1e-3 is 0.001, +5 is 5.
+typed by the number that it spells (`by_value`): 0.10 is the number 0.1, 1e-3 is 0.001, +5 is 5.
 
-Some columns hold names that only look like numbers. So a column of parameters is text, all of it,
-if one of its values begins like a number and is none (`looks_like_number`): leading zeros (007),
+Some columns hold names that only look like numbers. So a whole column of parameters is text if one
+of its values begins like a number but is not a number (`looks_like_number`): leading zeros (007),
 dates (2024-05-01), times (12:30), versions (1.2.3), sizes (10GB), hashes (3a7f). Words such as
 `default` do not make a column text: its numbers are numbers, and the words are text.
 
@@ -31,7 +31,7 @@ class Reading(StrEnum):
 
     VALUE = "value"  # text that spells a number is that number
     TYPED = "typed"  # text is text, and a number is a number
-    TEXT = "text"  # all of them are text
+    TEXT = "text"  # every value is text
 
 
 def read(value: Scalar, reading: str) -> Scalar:
@@ -42,7 +42,8 @@ def read(value: Scalar, reading: str) -> Scalar:
 
 
 def scalar(text: str) -> Scalar:
-    """A number only if it would be written in just this way, so that nothing changes."""
+    """The number that the text spells, if that number is written in exactly this way; else the
+    text. So no spelling is changed."""
     if not text or text[0] not in "-0123456789":
         return text
     try:
@@ -53,7 +54,7 @@ def scalar(text: str) -> Scalar:
 
 
 def by_value(value: Scalar) -> Scalar:
-    """What a value is worth: the number that a text spells, else the value itself."""
+    """The number that a text spells, else the value itself."""
     if not isinstance(value, str) or not _spells_number(value):
         return value
     if value.lstrip("+-").isdigit():
@@ -64,7 +65,7 @@ def by_value(value: Scalar) -> Scalar:
 
 
 def looks_like_number(value: Scalar) -> bool:
-    """Whether it begins like a number and is none: 007, 2024-05-01, 1.2.3."""
+    """Whether it begins like a number but is not a number: 007, 2024-05-01, 1.2.3."""
     if not isinstance(value, str) or _BEGINS_LIKE_NUMBER.match(value) is None:
         return False
     return not _spells_number(value)

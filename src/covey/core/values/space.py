@@ -66,8 +66,8 @@ ONE_TASK = Product(())
 
 
 def size(space: Space) -> int:
-    """How many points it has. A product that is larger than any bag can be counts as one more than
-    that: the exact number may have thousands of digits."""
+    """The number of points; one more than the largest bag has if there are more: the exact number
+    may have thousands of digits."""
     match space:
         case Axis(values=values):
             return values.count if isinstance(values, Range) else len(values.items)
@@ -81,8 +81,8 @@ def size(space: Space) -> int:
 
 
 def width(space: Space) -> int:
-    """How many characters the values of one point have at most, roughly: a few bytes of a bag may
-    be said again in each of its tasks."""
+    """The most characters, about, that the values of one point have: a long value of the bag is
+    repeated in each of its tasks."""
     if not isinstance(space, Axis):
         return sum(map(width, space.parts))
     if isinstance(space.values, Range):
@@ -123,7 +123,7 @@ def check_name(name: str) -> None:
 
 
 def _check_shape(space: Space) -> None:
-    """Before anything else: all the rest is recursive, or looks at every part."""
+    """Check size and depth first: all other functions are recursive, or look at every part."""
     level, count = [space], 1
     for _ in range(MOST_DEPTH):
         level = [part for one in level if not isinstance(one, Axis) for part in one.parts]
@@ -209,12 +209,12 @@ def is_text(text: str) -> bool:
 
 
 def shown(text: str) -> str:
-    """Not more of it than a message should repeat."""
+    """The beginning of the text, for a message."""
     return text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + "…"
 
 
 def _shown_number(number: int) -> str:
-    """Python writes no numbers with thousands of digits."""
+    """The number, for a message. Python cannot write numbers with thousands of digits."""
     return f"{number:,}" if abs(number) < 10**30 else f"a number of {number.bit_length():,} bits"
 
 

@@ -2,8 +2,8 @@
 
 One rule for bag files, policies, settings, worlds and command lines. A bare number is seconds.
 Units come from the longest to the shortest, each at most once. Batch systems write hours, minutes
-and seconds, 36:00:00, with days before them, 1-12:00:00. Of two numbers, 1:30, nobody knows what
-they are.
+and seconds, 36:00:00, with days before them, 1-12:00:00. Two numbers, 1:30, are refused: they could
+be hours and minutes, or minutes and seconds.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""TOML as people write it, with words for what is wrong and the line where that stands.
+"""Reads TOML that people write. Errors name the mistake and its line.
 
 One rule for bag files, settings, worlds and policies.
 """
@@ -12,11 +12,11 @@ _PLACE = re.compile(r"(?:line (\d+), column \d+|end of document)\)")
 
 
 class BadToml(ValueError):
-    """The text is not TOML; the words begin with the name of the file, and mostly the line."""
+    """The text is not TOML. The message begins with the name of the file, and mostly the line."""
 
 
 def parse(text: str, name: str) -> dict[str, Any]:
-    """Raises BadToml. `name` is what people call the text."""
+    """Raises BadToml. `name`: of the file, for the message."""
     import tomllib  # many commands read no file
 
     for number, line in enumerate(text.split("\n"), 1):
@@ -33,7 +33,7 @@ def parse(text: str, name: str) -> dict[str, Any]:
 
 
 def _has_deep_key(line: str) -> bool:
-    """Whether so many dots are at the line's start, before an equals sign, or in a header."""
+    """Whether the line has a key, or the header of a table, with at least `MOST_PARTS` dots."""
     parts = _MARK.split(line)
     keys = (key for key, mark in zip(parts[::2], parts[1::2], strict=False) if mark in "=]")
     return any(key.count(".") >= MOST_PARTS for key in (parts[0], *keys))
