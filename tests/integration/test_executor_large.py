@@ -267,9 +267,9 @@ def test_a_call_whose_file_is_not_here_is_not_taken(server: Server) -> None:
     missing = call_files.reference(Blob("5" * 64, 500_000))
     bag = opened(server, "YQ==")
     client = server.world.client()
-    with pytest.raises(Refused, match="upload them first: 5555"):
+    with pytest.raises(Refused, match="upload these first: 5555"):
         client.append(bag, Segment(space=Axis(CALL, Values(("YQ==", missing)))))
-    with pytest.raises(Refused, match="upload them first: 5555"):
+    with pytest.raises(Refused, match="upload these first: 5555"):
         client.submit(BagSpec(argv=("x",), calls=True, space=Axis(CALL, Values((missing,)))))
     with pytest.raises(Refused, match="DIGEST:SIZE"):
         client.append(bag, Segment(space=Axis(CALL, Values(("@somewhere",)))))

@@ -421,7 +421,7 @@ def test_rows_that_cannot_be_used(client: Client, content: bytes, form: str, wor
 
 
 def test_rows_that_are_not_there(client: Client) -> None:
-    with pytest.raises(Refused, match="upload them first"):
+    with pytest.raises(Refused, match="upload these first"):
         client.submit(BagSpec(argv=("true",), rows=rows(digest_of(b"never sent"), "lines")))
 
 

@@ -152,7 +152,7 @@ def test_nobody_gets_anothers_file_into_their_bag(world: World, ann: Client) -> 
     secret = put(bob, b"bob's secret")
     bag = failed_bag(ann)
     changes = InputChanges(inputs=(Placed(path="in", blob=secret),))
-    with pytest.raises(Refused, match="upload them first") as caught:
+    with pytest.raises(Refused, match="upload these first") as caught:
         ann.retry(bag, changes=changes)
     assert caught.value.status == 409
     for ask in (lambda: bob.retry(bag, changes=changes), lambda: bob.inputs(bag)):
