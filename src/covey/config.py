@@ -25,8 +25,10 @@ from typing import (
 import msgspec
 from msgspec import Meta, Struct
 
-from covey import config_sites
+from covey import config_broker, config_sites
+from covey.config_broker import BrokerSettings
 from covey.core.errors import BadConfig
+from covey.core.record.broker_rules import WeightService
 from covey.core.record.model import SiteSpec
 from covey.core.values import toml_text
 from covey.core.values.suggestions import nearest
@@ -269,8 +271,10 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     serve: Serve = Serve()
     local: Local = Local()
     policy: Policy = Policy()
+    broker: BrokerSettings = BrokerSettings()
     run: Run = Run()
     sites: tuple[SiteSpec, ...] = ()  # [sites.NAME], in their order; without this machine
+    services: tuple[WeightService, ...] = ()  # [broker.services.NAME]
     stranger: str = ""  # why the token must not be sent to that server; empty: it may be sent
 
     @property
@@ -309,6 +313,7 @@ class Source(NamedTuple):
     values: dict[str, object]
     place: dict[str, str]
     sites: tuple[SiteSpec, ...] = ()
+    services: tuple[WeightService, ...] = ()
 
 
 def _leaves(tree: type[Struct], prefix: str = "") -> Iterator[Setting]:
@@ -359,6 +364,8 @@ def load(
             sites[spec.name] = spec
             origins[f"{SITES}.{spec.name}"] = source.place[SITES]
     config = msgspec.convert(_nested(values), Config)
+    services = {one.name: one for source in reversed(sources) for one in source.services}
+    config = msgspec.structs.replace(config, services=tuple(services.values()))
     above = ""
     if origins["dir"] == "default" and not config.server and not _IN_TASK & environ.keys():
         _check_owner(here / config.dir)
@@ -522,9 +529,12 @@ def _from_file(path: Path) -> Source:
     except toml_text.BadToml as error:
         raise BadConfig(str(error)) from None
     sites = _sites(path, tree.pop(SITES, {}))
+    broker = tree.get("broker")
+    tables = broker.pop("services", {}) if isinstance(broker, dict) else {}
+    services = config_broker.services(tables, str(path))
     values = dict(_flattened(path, tree))
     place = dict.fromkeys([*values, SITES], str(path))
-    return Source(_checked(values, place), place, sites)
+    return Source(_checked(values, place), place, sites, services)
 
 
 def _sites(path: Path, tables: object) -> tuple[SiteSpec, ...]:

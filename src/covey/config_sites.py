@@ -146,6 +146,15 @@ class SiteTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, o
     price: Annotated[
         float, Meta(ge=0, description="Price of one slot for an hour, in any unit.")
     ] = 0.0
+    weight: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1e9,
+            description="The site's part of the pilots, for the broker static; 0: no broker "
+            "starts pilots there.",
+        ),
+    ] = 1.0
     preference: Annotated[
         str,
         Meta(

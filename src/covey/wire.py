@@ -446,6 +446,14 @@ class DriverView(Struct, kw_only=True):
     options: list[OptionView]
 
 
+class WeightsTable(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What sites are worth, as a resource priority service says. `source`: for people, where that
+    comes from."""
+
+    weights: dict[str, float]
+    source: str = ""
+
+
 class SiteExplanation(Struct, kw_only=True):
     """Why a site gets no pilots, or no more."""
 

@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 from msgspec.structs import replace as changed
 
-from covey import __version__
+from covey import __version__, broker_plugins
 from covey.client.authority import read_authority
 from covey.client.embedded import prepare, refuse_inside_task
 from covey.config import RECORD, Config, Serve
@@ -25,6 +25,7 @@ from covey.config_sites import LOCAL, local_site
 from covey.core.errors import BadConfig, NotFound, StoreHeld
 from covey.core.protocol import receipts
 from covey.core.record.actions import Note
+from covey.core.record.broker_rules import BrokerRules
 from covey.core.record.model import Option, Settings, SiteRecord, SiteSpec, Snapshot
 from covey.pilot.protocol.connection import split
 from covey.ports import Post, Reader
@@ -35,6 +36,7 @@ from covey.sites.drivers.local import Local
 from covey.sites.drivers.local import end_orphans as end_local_orphans
 from covey.sites.manager import Manager
 from covey.sites.shell import Shells
+from covey.sites.weight_services import WeightServices
 from covey.store import filesystem
 from covey.store.files.blobs import Blobs
 from covey.store.files.holdings import Holdings
@@ -211,6 +213,7 @@ class _Parts:
             replicate_seconds=config.policy.replicate_seconds,
             buffer_seconds=config.policy.buffer_seconds,
             batch=config.policy.batch,
+            broker=_broker(config),
             sites=tuple(self._described(spec) for spec in sites),
             receipt_key=receipts.derived_key(self.secret),
             user=user(),
@@ -270,7 +273,8 @@ class _Parts:
             shells=self._shells,
         )
         driver_of = lambda spec: plugins.driver_of(spec, self._plugins)  # noqa: E731
-        return Manager(context, driver_of, self._retired)
+        services = WeightServices(self.settings.broker.services, post)
+        return Manager(context, driver_of, self._retired, services)
 
     def check_site(self, spec: SiteSpec) -> SiteSpec:
         return plugins.described(spec, self._plugins)
@@ -349,6 +353,20 @@ def _sites(config: Config, directory: Path) -> tuple[tuple[SiteSpec, ...], tuple
     spec = local_site(local.pilots, config.local_slots, local.shared)
     here = changed(spec, setup=local.setup, check=local.check, options=options)
     return ((here, *config.sites), ()) if local.pilots else (config.sites, (here,))
+
+
+def _broker(config: Config) -> BrokerRules:
+    """Raises BadConfig for an algorithm that is not installed."""
+    plugins_ = broker_plugins.find()
+    rules = config.broker.rules(broker_plugins.usable(plugins_), config.services)
+    for key, named in (("algorithm", rules.algorithm), ("draw_by", rules.draw_by)):
+        if named not in rules.names():
+            known = plugins_.get(named)
+            why = (
+                f"{known.package}: {known.problem}" if known else f"not {', '.join(rules.names())}"
+            )
+            raise BadConfig(f"broker.{key} = {named!r}: {why}")
+    return rules
 
 
 def _ssh(text: str) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from covey.client.client import Client
 from covey.core.errors import BadConfig, InvalidBag
 from covey.core.protocol.tokens import hand_job, job_secret, one_word
 from covey.core.record.actions import LoadRows, Note, Write
+from covey.core.record.broker_rules import BrokerRules
 from covey.core.record.events import BagLoaded, Committed, Event
 from covey.core.record.model import (
     BagId,
@@ -294,6 +295,7 @@ class Place:
         self.holdings = holdings
         self.pilot_file: Path | None = None
         self.sites: tuple[SiteSpec, ...] = ()  # of its covey.toml
+        self.broker = BrokerRules()
         self.shelf = Shelf()
         self.held = Held()
         self.events: list[Event] = []
@@ -318,7 +320,7 @@ class Place:
             sites=ports,
             clock=self.clock,
             log=ports,
-            settings=Settings(poll_seconds=0.2, sites=self.sites),
+            settings=Settings(poll_seconds=0.2, sites=self.sites, broker=self.broker),
         )
         self.decider = Decider(self.engine, self.clock.now)
         self.access = ServerAccess(gateway, self.decider, lambda: self.shelf, self.clock)

@@ -19,7 +19,8 @@ WHOLE: dict[str, Any] = {
     "gpus": 1, "wall": "4h", "idle": "90s", "queued": 20, "running": 0, "per_user": 5,
     "all_memory": "1T", "all_disk": "2T", "ramp": 2, "interval": "15s", "pause": "0.5s",
     "credentials": ["~/proxy"], "credential_check": "klist -s", "users": ["ann", "bob"],
-    "price": 0.25, "preference": "Bag.Owner == \"ann\"", "failover": True, "shared": True,
+    "price": 0.25, "weight": 3.0, "preference": "Bag.Owner == \"ann\"", "failover": True,
+    "shared": True,
 }  # fmt: skip
 
 
@@ -37,7 +38,7 @@ def test_every_key() -> None:
         memory_mb=16384, disk_mb=500, gpus=1, wall_seconds=14400.0, idle_seconds=90.0, queued=20,
         running=0, per_user=5, all_memory_mb=1 << 20, all_disk_mb=2 << 20, ramp=2,
         interval_seconds=15.0, pause_seconds=0.5, credentials=("~/proxy",),
-        credential_check="klist -s", users=("ann", "bob"), price=0.25,
+        credential_check="klist -s", users=("ann", "bob"), price=0.25, weight=3.0,
         preference="Bag.Owner == \"ann\"", failover=True, shared=True,
     )  # fmt: skip
     assert table_of(spec) == WHOLE

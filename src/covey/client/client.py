@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from covey.client.http import Connection, Endpoint, Find, Tell, quiet
 from covey.client.source_seal import seal
 from covey.core.errors import InvalidBag, NotFound, Refused, ServerAway, ServerStopped, Unconfirmed
-from covey.core.explain.answers import Listed, PolicyReport, ShownPolicy
+from covey.core.explain.answers import BrokerAnswer, Listed, PolicyReport, ShownPolicy, WeightsAt
 from covey.core.record.model import BagSpec, InputChanges, PolicySpec, Segment
 from covey.wire import (
     BagView,
@@ -37,6 +37,7 @@ from covey.wire import (
     Stored,
     TokenView,
     TrialView,
+    WeightsTable,
 )
 
 T = TypeVar("T")
@@ -384,6 +385,21 @@ class Client:
     def explain_site(self, name: str) -> SiteExplanation:
         """Why the site gets no pilots, or no more. Raises NotFound."""
         return self._get(f"/sites/{_quoted(name)}/explain", SiteExplanation)
+
+    def site_weights(self, algorithm: str = "") -> BrokerAnswer:
+        """What every site is worth to the broker now. Raises NotFound for an unknown algorithm."""
+        query = {"algorithm": algorithm} if algorithm else {}
+        return self._get("/broker/weights", BrokerAnswer, query)
+
+    def give_weights(self, service: str, weights: dict[str, float], source: str = "") -> int:
+        """In the name of a resource priority service. Raises NotFound, Refused."""
+        path = f"{API}/broker/services/{_quoted(service)}/weights"
+        body = msgspec.json.encode(WeightsTable(weights=weights, source=source))
+        return self.connection.ask(Count, "PUT", path, None, body).count
+
+    def past_weights(self) -> list[WeightsAt]:
+        """What sites were worth over the last day, the oldest first."""
+        return self._get("/broker/history", list[WeightsAt])
 
     def try_site(self, name: str) -> TrialView:
         """Start one pilot at the site. It stays until the trial is ended."""

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from covey.core.after_commit import Answering, Forgetting, Replying, Reserving, Starting, Then
 from covey.core.bags import bag_requests, lookahead, quarantine, waiting_programs
+from covey.core.broker import service_weights
 from covey.core.match import bag_policy, dispatch, policy_budget, replication
 from covey.core.protocol import host_history, pilots, recovery, tokens
 from covey.core.record.actions import Action
@@ -57,6 +58,8 @@ from covey.core.record.events import (
     TokenIssued,
     TokenRevoked,
     TrialEnded,
+    WeightsFailed,
+    WeightsGiven,
 )
 from covey.core.record.model import BagId, Settings, Snapshot
 from covey.core.record.suspects import Suspect
@@ -80,6 +83,8 @@ Placing: TypeAlias = (
     | SiteRemoved
     | SiteTried
     | TrialEnded
+    | WeightsGiven
+    | WeightsFailed
 )
 
 
@@ -248,6 +253,11 @@ def _place(turn: Turn, event: Placing) -> None:
         case SiteRemoved():
             site_table.remove(turn, event)
             overlay.tick(turn)
+        case WeightsGiven():
+            service_weights.given(turn, event)
+            overlay.soon(turn)
+        case WeightsFailed():
+            service_weights.failed(turn, event)
         case SiteTried(request, site, owner):
             overlay.try_out(turn, request, site, owner)
         case TrialEnded(request, job):

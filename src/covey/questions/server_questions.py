@@ -43,6 +43,7 @@ class SiteFigures(Struct, frozen=True):
     failures: int  # in a row
     rests_until: float
     measures: SiteMeasures
+    weight: float | None  # for the server's broker, when it was last remembered
 
 
 class Figures(Struct, frozen=True, kw_only=True):
@@ -100,14 +101,15 @@ def _quarantined(state: State) -> int:
 
 
 def _of_sites(state: State, now: float) -> dict[str, SiteFigures]:
-    figures = {}
+    figures, past = {}, state.broker.history
+    weights = past[-1][1] if past else {}
     for name, site in state.sites.items():
         running = sum(state.jobs[id_].running for id_ in site.jobs)
         suspended = sum(state.jobs[id_].suspended for id_ in site.jobs)
         waiting = len(site.jobs) - running
-        measures = measures_of(state, now, name)
+        measures, weight = measures_of(state, now, name), weights.get(name)
         figures[name] = SiteFigures(
-            running, suspended, waiting, site.failures, site.rests_until, measures
+            running, suspended, waiting, site.failures, site.rests_until, measures, weight
         )
     return figures
 

@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from covey.core.explain import site_answers
-from covey.core.explain.answers import SiteAnswer
+from covey.core.explain import broker_answers, site_answers
+from covey.core.explain.answers import BrokerAnswer, SiteAnswer, WeightsAt
 from covey.core.explain.steps import Steps
 from covey.core.match.site_access import bar_for_owner
 from covey.core.record.model import JobId, PilotId
@@ -73,6 +73,43 @@ def _view(state: State, site: Site, pilots: list[Pilot], now: float) -> SiteView
         measures=measures_of(state, now, spec.name),
         spec=spec,
     )
+
+
+class WeightsOfSites(Question[BrokerAnswer | None], frozen=True):
+    """What every site is worth now; None: there is no such broker. `algorithm`: empty: the
+    server's. `viewer`: only sites that
+    this owner may use. None: all of them."""
+
+    algorithm: str
+    viewer: str | None
+
+    def answer(self, state: State, now: float) -> BrokerAnswer | None:
+        if self.algorithm and self.algorithm not in state.settings.broker.names():
+            return None
+        answer = broker_answers.table(state, now, self.algorithm)
+        if self.viewer is not None:
+            owner = self.viewer
+            answer.sites = [one for one in answer.sites if not hides(state, one.site, owner)]
+            for service in answer.services:
+                service.url = ""
+                seen = (name for name in service.weights if not hides(state, name, owner))
+                service.weights = {name: service.weights[name] for name in seen}
+        return answer
+
+
+class PastWeights(Question[list[WeightsAt]], frozen=True):
+    """What sites were worth, the oldest first. `viewer`: as of `WeightsOfSites`."""
+
+    viewer: str | None
+
+    def answer(self, state: State, now: float) -> list[WeightsAt]:
+        gone = set[str]()
+        if self.viewer is not None:
+            gone = {name for name in state.sites if hides(state, name, self.viewer)}
+        return [
+            WeightsAt(at=at, weights={name: w for name, w in weights.items() if name not in gone})
+            for at, weights in state.broker.history
+        ]
 
 
 class WhySite(LongQuestion[SiteAnswer | None], frozen=True):

@@ -13,19 +13,22 @@ from covey.core.record.events import JobEnded, JobRefused, JobSubmitted, JobVani
 from covey.core.record.model import JobId, JobRecord, SiteSpec
 from covey.ports import EngineEvent, Post
 from covey.sites.driver import Driver, OpenSite, SiteContext
+from covey.sites.weight_services import WeightServices
 
 CLOSE_SECONDS = 2.0
 
 
 class Manager:
     """`driver_of` returns a site's driver, and raises CoveyError if the site cannot be used.
-    `retired` sites get no new jobs, but may have some that an earlier server submitted."""
+    `retired` sites get no new jobs, but may have some that an earlier server submitted.
+    `services` are asked what sites are worth, as long as the manager is open."""
 
     def __init__(
         self,
         context: SiteContext,
         driver_of: Callable[[SiteSpec], Driver],
         retired: Sequence[SiteSpec] = (),
+        services: WeightServices | None = None,
     ) -> None:
         self._on_record: set[JobId] = set()
         self._vanished: set[JobId] = set()  # missing in the lists; they may come back
@@ -36,12 +39,15 @@ class Manager:
         )
         self._driver_of = driver_of
         self._retired = retired
+        self._services = services
         self._sites: dict[str, OpenSite] = {}
         self._watched = False
 
     # -- the Sites port --------------------------------------------------------------------
 
     def define(self, sites: tuple[SiteSpec, ...]) -> None:
+        if self._services is not None:
+            self._services.start()
         specs = {spec.name: spec for spec in (*self._retired, *sites)}
         for name in [name for name in self._sites if name not in specs]:
             self._sites.pop(name).close()
@@ -85,6 +91,8 @@ class Manager:
 
     def close(self) -> None:
         """Begin nothing more. Jobs stay where they are."""
+        if self._services is not None:
+            self._services.close()
         for site in self._sites.values():  # all at once
             site.close()
         until = time.monotonic() + CLOSE_SECONDS

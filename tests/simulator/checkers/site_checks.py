@@ -6,6 +6,7 @@ what becomes durable.
   waits or runs the record has it, unless its site lied about it.
 - Nothing is asked of a site beyond its limits, or while it is paused, draining or removed, or when
   nobody has unfinished tasks.
+- A site with weight 0 gets no jobs.
 - No more than `MOST_CANCELS` jobs are taken back at once.
 - A site that is broken, or whose check fails, gets few jobs.
 - A job whose pilot has taken leave does not count against the limits.
@@ -272,6 +273,8 @@ class Supervisor:
         name, specs, owner = jobs[0].site, ward.lately(now), jobs[0].wanted_by
         if specs and all(spec.users and owner not in spec.users for spec in specs):
             raise Violation(f"jobs at {name} are asked for, for {owner}, who is no user there")
+        if specs and all(spec.weight == 0 for spec in specs):
+            raise Violation(f"jobs at {name} are asked for, whose weight is 0")
         policies = [
             policy
             for notes in self._ledger.bags.values()

@@ -28,7 +28,7 @@ from covey.core.record.task_numbers import names_in, tasks_in
 from covey.core.values.space import ONE_TASK, Axis, Product, Range, Scalar, Space, Values
 from covey.pilot.calls.call_records import CALL
 from covey.pilot.protocol.messages import FAILED, OK, TIMEOUT
-from tests.simulator.plan import site_plans
+from tests.simulator.plan import broker_plans, site_plans
 from tests.simulator.plan.places import Place
 from tests.simulator.plan.site_plans import Grounds
 
@@ -116,6 +116,8 @@ def draw(seed: int) -> Plan:
     taste = _taste(random)
     drawn = [_bag(random, seed, n, tasks // count, calm_at, taste) for n in range(count)]
     varied = [_varied(bag) if _may_vary(seed, bag) else bag for bag in drawn]
+    named = [broker_plans.named(seed, number, bag.spec) for number, bag in enumerate(varied)]
+    varied = [replace(bag, spec=spec) for bag, spec in zip(varied, named, strict=True)]
     bags = tuple(_calls(bag) if _may_call(seed, bag) else bag for bag in varied)
     hand = random.randint(5, 14)
     pilots = [(random.uniform(0.0, 5.0), random.randint(1, 6)) for _ in range(hand)]
@@ -127,7 +129,8 @@ def draw(seed: int) -> Plan:
         seed=seed,
         settings=replace(
             _settings(random),
-            sites=grounds.sites,
+            sites=broker_plans.weighed(seed, grounds),
+            broker=broker_plans.rules(seed),
             absent_seconds=Random(f"{seed}/absent").uniform(10.0, 100.0),
         ),
         bags=bags,

@@ -39,6 +39,8 @@ FIELDS: dict[type, tuple[Any, ...]] = {
     of_sites.ViewsOfSites: ("ann",),
     of_sites.WhySite: ("lake", None),
     of_sites.LogOfSite: ("lake",),
+    of_sites.WeightsOfSites: ("measured", "ann"),
+    of_sites.PastWeights: (None,),
     of_sites.TrialAt: ("lake", JobId("1-1")),
     of_sites.TrialSince: (JobId("1-1"),),
 }

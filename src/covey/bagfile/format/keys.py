@@ -148,6 +148,18 @@ TOP: dict[str, Key] = {
         "Where tasks run, and when a task gets a second attempt: a preset, or a table of keys.",
         field="policy",
     ),
+    "broker": Key(
+        Text(least=1),
+        "What splits its pilots over sites: room, static, measured, random, least-loaded, price, "
+        "or what the server has besides. Default: as the server says.",
+        field="broker",
+    ),
+    "finish_in": Key(
+        AmountOf(Seconds(*BAG_RANGES["finish_seconds"])),
+        "Time after its submission in which the bag should be done: with the broker price, the "
+        "cheapest sites that manage that get its pilots.",
+        field="finish_seconds",
+    ),
     "breaker": Key(
         AmountOf(Whole(*BAG_RANGES["breaker"])),
         "Number of failures in a row, without a success, that pause the bag; 0: never. Default: "
@@ -185,6 +197,8 @@ class BagKeywords(TypedDict, total=False):
     retries: int | Entries | None
     validate: Entries | None
     policy: str | Entries | None
+    broker: str | None
+    finish_in: str | float | None
     breaker: int | None
     idempotent: bool | None
     name: str | None

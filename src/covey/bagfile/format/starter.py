@@ -59,6 +59,11 @@ print(json.dumps({{"place": place}}))  # the last line: values for the table of 
 # Tasks with a longer time go first; "given": in the order of the parameters.
 # order = "given"
 
+# What splits the bag's pilots over sites: room, static, measured, random, least-loaded, price; and
+# for price, when the bag should be done. docs/sites.md explains them.
+# broker = "price"
+# finish_in = "6h"
+
 # Every combination is a task: here 3 x 5. Side by side instead: zip = ["steps", "seed"]
 [parameters]
 steps = [100, 1000, 10000]

@@ -207,6 +207,15 @@ OPTIONS: list[Choice] = [
         help="Run on these sites only: a,b.",
     ),
     _option(
+        POLICY, "broker", "--broker", metavar="NAME",
+        help="What splits the bag's pilots over sites: room, static, measured, random, "
+        "least-loaded, price (covey help sites).  [default: as the server says]",
+    ),
+    _option(
+        POLICY, "finish_in", "--finish-in", metavar="TIME",
+        help="When the bag should be done, from now on: 6h. For --broker price.",
+    ),
+    _option(
         BAG, "order", "--order", type=click.Choice((LONG_FIRST, GIVEN)),
         help="long-first: tasks with a longer --time go first; given: tasks go in the order in "
         "which they are given.  [default: long-first]",

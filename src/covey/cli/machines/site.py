@@ -15,6 +15,7 @@ from covey.frontend.terminal import echo, say
 
 if TYPE_CHECKING:
     from covey.config import Config
+    from covey.core.explain.answers import ServiceAnswer, WeightsAt
     from covey.wire import DriverView, SiteView
 
 COLUMNS = (
@@ -184,6 +185,71 @@ def jobs(name: str, limit: int, as_json: bool) -> None:
         echo(render(figures.JOB_COLUMNS, [figures.job_row(view) for view in views]))
     else:
         say(f"site {name} has had no jobs")
+
+
+@site.command(cls=Command)
+@click.option("--broker", metavar="NAME", help="By this broker.  [default: the server's]")
+@click.option("--history", is_flag=True, help="Over the last day, one line for each time.")
+@json_option
+def weights(broker: str | None, history: bool, as_json: bool) -> None:
+    """Show what each site is worth to the broker: the part of the pilots that it gets.
+
+    \b
+    covey site weights
+    covey site weights --broker measured
+    covey site weights --history
+    """
+    client = bag_places.running_client(settings())
+    if client is None:
+        raise NotFound("no server runs here: weights are what a server has measured")
+    if history:
+        _show_past(client.past_weights(), as_json)
+        return
+    answer = client.site_weights(broker or "")
+    if as_json:
+        print_json(answer)
+        return
+    columns = (Column("site"), Column("weight", right=True), Column("made of"), Column("measured"))
+    rows = [
+        [
+            share.site,
+            f"{share.weight:.4g}",
+            share.text,
+            formats.ago(share.measured_at) if share.measured_at is not None else "",
+        ]
+        for share in answer.sites
+    ]
+    echo(f"broker: {answer.text}")
+    echo(render(columns, rows))
+    for service in answer.services:
+        echo(f"service {service.name}: {_service_words(service)}")
+
+
+def _service_words(service: "ServiceAnswer") -> str:
+    given = "no weights yet"
+    if service.given_at is not None:
+        many = formats.count(len(service.weights), "site")
+        given = f"weights of {many}, from {service.source}, {formats.ago(service.given_at)}"
+    if service.problem:
+        return f"{given}; {service.fallback} is used instead: {service.problem}"
+    return given
+
+
+def _show_past(past: list["WeightsAt"], as_json: bool) -> None:
+    if as_json:
+        print_json(past)
+        return
+    names = list(dict.fromkeys(name for then in past for name in then.weights))
+    columns = (Column("time"), *(Column(name, right=True) for name in names))
+    rows = [
+        [formats.clock(then.at), *(_weight(then.weights.get(name)) for name in names)]
+        for then in past
+    ]
+    echo(render(columns, rows))
+
+
+def _weight(weight: float | None) -> str:
+    return "" if weight is None else f"{weight:.4g}"
 
 
 @site.command(cls=Command)

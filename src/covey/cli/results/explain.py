@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MOST_ATTEMPTS = 20
 MOST_WANTING = 20
+MOST_SHARES = 20  # of pilots, over sites or bags, that are shown
 SITE = "site"
 
 
@@ -111,6 +112,12 @@ def _of_bag(explanation: "Explanation") -> Iterator[tuple[str, str]]:
     for chance in answer.sites:
         can = "can get pilots for this bag" if chance.able else "gets no pilots for this bag"
         yield "sites", f"{chance.site} {can}: {chance.text}"
+    if answer.broker is not None and explanation.task is None:
+        yield "broker", answer.broker.text
+        for share in answer.broker.sites[:MOST_SHARES]:
+            yield "broker", f"{_share(share.site, share.pilots)}: {share.text}"
+        if len(answer.broker.sites) > MOST_SHARES:
+            yield "broker", f"… and {len(answer.broker.sites) - MOST_SHARES:,} sites more (--json)"
     for near in answer.near:
         yield "close", _near(near)
     for rival in answer.first:
@@ -257,7 +264,19 @@ def _site_lines(explanation: "SiteExplanation") -> Iterator[str]:
         facts.append(("demand", f"{tasks} of {bag}{missing}: {demand.text}"))
     if len(answer.wanting) > MOST_WANTING:
         facts.append(("demand", f"… and {len(answer.wanting) - MOST_WANTING:,} more (--json)"))
+    for bag_share in answer.shares[:MOST_SHARES]:
+        whose = f"for bag {bag_share.bag} {bag_share.name}".rstrip()
+        when = formats.ago(bag_share.at)
+        share = bag_share.share
+        words = f"{_share(f'{whose} it', share.pilots)} {when} ({bag_share.algorithm})"
+        facts.append(("broker", f"{words}: {share.text}"))
+    if len(answer.shares) > MOST_SHARES:
+        facts.append(("broker", f"… and {len(answer.shares) - MOST_SHARES:,} more (--json)"))
     yield from _table(facts)
+
+
+def _share(whose: str, pilots: int) -> str:
+    return f"{whose} got {formats.count(pilots, 'pilot') if pilots else 'none'}"
 
 
 def _limit(limit: "Limit") -> str:

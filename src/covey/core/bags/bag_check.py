@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 from covey.core.errors import InvalidBag
 from covey.core.match import bag_policy
 from covey.core.record import call_files, task_classes
+from covey.core.record.broker_rules import BrokerRules
 from covey.core.record.model import BAG_RANGES, BagSpec, Blob, Segment
 from covey.core.record.task_numbers import check_segment, names_in
 from covey.core.values.placeholders import filler
@@ -58,6 +59,13 @@ def check_spec(spec: BagSpec) -> None:
         raise InvalidBag(
             "exit statuses must be between 0 and 255, and at least one must mean success"
         )
+
+
+def check_broker(spec: BagSpec, rules: BrokerRules) -> None:
+    """Raise InvalidBag if it names a broker that the server does not have."""
+    if spec.broker and spec.broker not in rules.names():
+        brokers = ", ".join(rules.names())
+        raise InvalidBag(f"there is no broker {shown(spec.broker)!r}; there are {brokers}")
 
 
 def _check_lengths(spec: BagSpec) -> None:

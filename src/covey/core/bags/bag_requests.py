@@ -59,6 +59,7 @@ def submit(turn: Turn, request: RequestId, spec: BagSpec) -> None:
     id_ = BagId(state.counters.next_bag)
     try:
         bag_check.check_spec(spec)
+        bag_check.check_broker(spec, state.settings.broker)
         total = tasks_in(Segment(space=spec.space, rows=spec.rows))
         if spec.key and spec.key in state.bag_index.keys:
             known = state.bag_index.keys[spec.key]

@@ -118,6 +118,65 @@ class Chance(Struct, kw_only=True):
     waiting: int = 0  # pilots that wait there
 
 
+class SiteShare(Struct, kw_only=True):
+    """What a site got of the pilots that a bag lacked, and why. `made_of`: the factors of its
+    weight. Sites of a later tier get pilots when those of the tiers before have no more room."""
+
+    site: str
+    pilots: int
+    weight: float
+    tier: int = 0
+    room: int = 0  # pilots that it could have had
+    made_of: dict[str, float] = {}
+    measured_at: float | None = None
+    text: str
+
+
+class ServiceAnswer(Struct, kw_only=True):
+    """A resource priority service, and what it said last."""
+
+    name: str
+    url: str = ""  # empty: it is not asked, but sends its weights
+    source: str = ""
+    given_at: float | None = None  # None: it has said nothing yet
+    weights: dict[str, float] = {}
+    problem: str = ""  # why its weights are not used; empty: they are
+    fallback: str  # the algorithm that is used then
+
+
+class BrokerAnswer(Struct, kw_only=True):
+    """How the broker split the pilots that a bag lacked, the last time that some could be
+    started. `instead_of`: the algorithm that was named, if another one was used."""
+
+    at: float
+    algorithm: str
+    instead_of: str = ""
+    drawn: bool = False  # a site was drawn for each pilot, by weight
+    source: str = ""  # of weights that a service gave, …
+    given_at: float | None = None  # … and when
+    tasks: float  # that had no pilot
+    text: str
+    sites: list[SiteShare]
+    services: list[ServiceAnswer] = []  # in the table of weights
+
+
+class WeightsAt(Struct, kw_only=True):
+    """What sites were worth at a time, by the server's algorithm."""
+
+    at: float
+    weights: dict[str, float]
+
+
+class BagShare(Struct, kw_only=True):
+    """A site's share of one bag's pilots."""
+
+    bag: int
+    name: str
+    at: float
+    algorithm: str
+    share: SiteShare
+
+
 class BagAnswer(Struct, kw_only=True):
     """How a bag stands, and why it does not go on faster."""
 
@@ -140,6 +199,7 @@ class BagAnswer(Struct, kw_only=True):
     replicas: int = 0
     replication: Replication
     order: str = ""  # the order of its tasks, if they are not sent by their numbers
+    broker: BrokerAnswer | None = None  # None: no pilots were split over sites for it yet
 
 
 class RunningAttempt(Struct, kw_only=True):
@@ -210,3 +270,4 @@ class SiteAnswer(Struct, kw_only=True):
     busy: int  # of these
     room: int  # how many pilots could be started there now
     measures: SiteMeasures = UNKNOWN
+    shares: list[BagShare] = []  # how the broker decided last, for each bag

@@ -13,7 +13,7 @@ from itertools import islice
 
 from covey.core.bags.estimate import probably_running
 from covey.core.bags.input_versions import version_in
-from covey.core.explain import replica_answers, site_answers
+from covey.core.explain import broker_answers, replica_answers, site_answers
 from covey.core.explain.answers import BagAnswer, Chance, Reason, RunningAttempt, TaskAnswer
 from covey.core.explain.bag_order import before, behind
 from covey.core.explain.obstacles import (
@@ -212,6 +212,7 @@ def of_bag(state: State, now: float, bag: Bag, task: int | None = None) -> Steps
         replicas=bag.replicas.sent,
         replication=replication,
         order=_order(bag),
+        broker=broker_answers.of_bag(state, now, bag),
     )
     if bag.status in (BagStatus.RUNNING, BagStatus.PAUSED):
         answer.reasons = list(_stops(state, bag))

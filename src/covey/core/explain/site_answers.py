@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from covey.classad import unparse
+from covey.core.explain import broker_answers
 from covey.core.explain.answers import Chance, Limit, Reason, SiteAnswer, Wanting
 from covey.core.explain.policy_view import PolicyView, SampledClass, parts
 from covey.core.explain.steps import Steps
@@ -48,6 +49,7 @@ def of_site(state: State, now: float, site: Site, owner: str | None = None) -> S
         busy=sum(min(pilot.load, pilot.record.slots) for pilot in pilots),
         room=site_table.room(state, now, site),
         measures=measures_of(state, now, site.record.spec.name),
+        shares=broker_answers.of_site(state, now, site.record.spec.name, owner),
     )
     yield
     found, allowed = _covered(state, now)

@@ -251,6 +251,23 @@ class SiteFailed(Struct, frozen=True):
     reason: str
 
 
+class WeightsGiven(Struct, frozen=True):
+    """A resource priority service has said what sites are worth. `request`: None if it was asked,
+    and has not called by itself. `source`: where the weights come from, for people."""
+
+    request: RequestId | None
+    service: str
+    weights: dict[str, float]
+    source: str
+
+
+class WeightsFailed(Struct, frozen=True):
+    """A service was asked for weights, and gave none that make sense."""
+
+    service: str
+    reason: str
+
+
 class SiteAnswered(Struct, frozen=True):
     """A site has answered: for the first time, or for the first time after it failed."""
 
@@ -346,6 +363,8 @@ Event: TypeAlias = (
     | SiteFailed
     | SiteAnswered
     | SiteMeasured
+    | WeightsGiven
+    | WeightsFailed
     | SiteSaved
     | SiteStatusRequested
     | SiteRemoved

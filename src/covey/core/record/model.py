@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, NewType, TypeAlias
 
 from msgspec import Struct
 
+from covey.core.record.broker_rules import BrokerRules
 from covey.core.record.histories import History, SiteHistory
 from covey.core.values.space import ONE_TASK, Scalar, Space
 from covey.pilot.protocol.messages import End
@@ -257,6 +258,8 @@ class BagSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     breaker: int = 30  # this many failures in a row without a success pause the bag; 0: never
     idempotent: bool = True
     policy: PolicySpec = PolicySpec()
+    broker: str = ""  # what splits its pilots over sites; empty: as the server says
+    finish_seconds: float = 0.0  # after its submission it should be done; 0: no such time
     inputs: tuple[Placed, ...] = ()
     task_inputs: tuple[TaskInput, ...] = ()
     manifest: dict[str, Blob] = {}
@@ -282,6 +285,7 @@ BAG_RANGES: dict[str, tuple[int, int]] = {
     "breaker": (0, 1_000_000),
     "output_mb": (0, 10_000_000),
     "setup_seconds": (1, 10_000_000),
+    "finish_seconds": (0, 1_000_000_000),
     "log_kb": (1, 1024),  # two streams, escaped, must fit into a sync
 }
 
@@ -421,6 +425,7 @@ class SiteSpec(Struct, frozen=True, kw_only=True):
     credential_check: str = ""  # a shell command, run where the commands run: 0 means valid
     users: tuple[str, ...] = ()  # whose tasks may run there; none: everybody's
     price: float = 0.0
+    weight: float = 1.0  # for the broker; 0: no pilots are started there
     preference: str = ""  # of its owners: an expression that ranks bags there
     failover: bool = False  # only for tasks that failed elsewhere
     shared: bool = False  # its pilots wall owners' tasks in
@@ -563,5 +568,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     ban_growth: float = 650.0  # C: how fast they become longer
     batch: bool = False  # new work goes to the best waiting pilots, not to the first ones
     sites: tuple[SiteSpec, ...] = ()  # those of the configuration
+    broker: BrokerRules = BrokerRules()
     receipt_key: bytes = b""  # seals receipts (`protocol.receipts`)
     user: str = ""  # the account that the server runs as; empty: not known

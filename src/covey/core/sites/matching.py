@@ -46,7 +46,7 @@ class PilotAsk(Struct, eq=False):
     dice: Random | None = None
 
 
-class SitePart(Struct, eq=False):
+class PilotCount(Struct, eq=False):
     """What a site gets of an ask."""
 
     count: int = 0  # pilots
@@ -58,7 +58,7 @@ class _Placed(Struct, eq=False):
 
     number: int
     ask: PilotAsk
-    parts: dict[str, SitePart] = field(default_factory=dict)
+    parts: dict[str, PilotCount] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
 
     def lack(self) -> float:
@@ -94,7 +94,7 @@ class Matching:
             if not self._make_room(number, lack):
                 break
 
-    def parts(self, number: int) -> dict[str, SitePart]:
+    def parts(self, number: int) -> dict[str, PilotCount]:
         """Of the ask that was added as number … (from 0)."""
         return {name: part for name, part in self._placed[number].parts.items() if part.count}
 
@@ -266,7 +266,7 @@ class Matching:
     # -- counts ---------------------------------------------------------------------------------
 
     def _put(self, placed: _Placed, name: str, count: int, places: float) -> None:
-        part = placed.parts.setdefault(name, SitePart())
+        part = placed.parts.setdefault(name, PilotCount())
         part.count += count
         part.places += places
         self._use(placed.ask.owner, name, count)

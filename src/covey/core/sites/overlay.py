@@ -20,6 +20,7 @@ from collections import defaultdict
 from msgspec.structs import replace
 
 from covey.core.after_commit import Replying, Starting
+from covey.core.broker import choices
 from covey.core.protocol import pilots
 from covey.core.record.actions import (
     CancelJobs,
@@ -370,6 +371,7 @@ def tick(turn: Turn) -> None:
     site_table.look_for_good(turn)
     site_table.forget_removed(turn)
     site_table.look_at_owners(turn)
+    choices.tick(turn.state, turn.now)
     drain(turn)
     provide(turn, fewer=True)
 

@@ -1,20 +1,24 @@
 """The pilots that are missing, shared out over the sites that may have them.
 
 Rows of demand have the first choice in turn (`_first_served`). Each becomes an ask, with the sites
-that can have pilots for it; `matching` fits the asks into the rooms of the sites.
+that can have pilots for it and what the broker says that they are worth; `matching` fits the asks
+into the rooms of the sites.
 """
 
 import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from covey.core.broker import choices as broker
+from covey.core.broker.choices import Choices
+from covey.core.broker.worth import SiteChoice, Work
 from covey.core.match import site_preference
 from covey.core.match.pilot_fit import weight
 from covey.core.record.model import SiteSpec
 from covey.core.sites import allowed_sites, owner_turns, site_fit, site_table
 from covey.core.sites.allowed_sites import Allowed, PilotSize
 from covey.core.sites.demand import DemandRow, Shape, Supply
-from covey.core.sites.matching import Matching, PilotAsk, SiteOption, SitePart
+from covey.core.sites.matching import Matching, PilotAsk, PilotCount, SiteOption
 from covey.core.state import State
 
 
@@ -39,6 +43,7 @@ class Rooms:
                 self.free[name] = room
         self.late = {shape.site for shape, there in supply.items() if there.slow}
         self.idle = allowed_sites.idle_at(state)
+        self.probes: dict[str, int] = {}  # that are left, of sites about which nothing is known
 
     def limit_owners(self, owners: set[str]) -> None:
         """Find out how many pilots each of them may still have where there is such a limit."""
@@ -62,15 +67,24 @@ def shares(
     if rooms is None or not rooms.free:
         return
     rooms.limit_owners({row.bag.spec.owner for row in short})
-    matching, rows = Matching(rooms.free, rooms.limited), list[DemandRow]()
+    matching, choices = Matching(rooms.free, rooms.limited), Choices(state, now)
+    asked: list[tuple[DemandRow, float, SiteChoice]] = []
     for row in _first_served(state, now, short):
         # What only jobs cover that have waited for long goes to sites that do not keep us waiting.
         for tasks, every in ((row.missing, True), (row.late, False)):
             if tasks > 0 and not matching.full:
-                matching.add(_ask(row, tasks, rooms, allowed, every))
-                rows.append(row)
-    for number, row in enumerate(rows):
-        for name, part in matching.parts(number).items():
+                able = _able(row, rooms, allowed, every)
+                work = _work(row, tasks, now)
+                choice = choices.choose(
+                    row.bag, work, {name: one.most for name, one in able.items()}
+                )
+                matching.add(_ask(row, work, able, choice, rooms))
+                asked.append((row, tasks, choice))
+    for number, (row, tasks, choice) in enumerate(asked):
+        parts = matching.parts(number)
+        pilots = {name: part.count for name, part in parts.items()}
+        broker.remember(state, now, row.bag, choice, tasks, pilots)
+        for name, part in parts.items():
             yield _share(row, state.sites[name].record.spec, part)
 
 
@@ -91,16 +105,17 @@ def _first_served(state: State, now: float, short: list[DemandRow]) -> list[Dema
     return sorted(short, key=key)
 
 
-def _ask(row: DemandRow, tasks: float, rooms: Rooms, allowed: Allowed, every: bool) -> PilotAsk:
-    """Pilots for so many of the row's tasks, of `every` site, or of those only that do not keep us
-    waiting."""
-    places = tasks / max(1.0, row.in_time)
-    return PilotAsk(row.bag.spec.owner, places, _options(row, rooms, allowed, every))
+class _Able(NamedTuple):
+    """A site that can have pilots for a row: places in one of them, and pilots at most."""
+
+    holds: int
+    most: int
+    whole: bool
 
 
-def _options(row: DemandRow, rooms: Rooms, allowed: Allowed, every: bool) -> dict[str, SiteOption]:
-    """Sites that can have pilots for the row, by the slots for which they have room."""
-    state, owner, options = rooms.state, row.bag.spec.owner, dict[str, SiteOption]()
+def _able(row: DemandRow, rooms: Rooms, allowed: Allowed, every: bool) -> dict[str, _Able]:
+    """Of `every` site, or of those only that do not keep us waiting."""
+    state, owner, found = rooms.state, row.bag.spec.owner, dict[str, _Able]()
     for name, room in rooms.free.items():
         if not every and name in rooms.late:
             continue
@@ -112,12 +127,45 @@ def _options(row: DemandRow, rooms: Rooms, allowed: Allowed, every: bool) -> dic
             theirs = any(state.jobs[id_].record.wanted_by == owner for id_ in site.jobs)
             most = min(most, 0 if theirs else 1)
         if most:
-            holds, whole = spec.slots // allowed_sites.fits(row, spec), spec.facts.whole_nodes
-            options[name] = SiteOption(holds, most * spec.slots, most=most, whole=whole)
-    return options
+            holds = spec.slots // allowed_sites.fits(row, spec)
+            found[name] = _Able(holds, most, spec.facts.whole_nodes)
+    return found
 
 
-def _share(row: DemandRow, spec: SiteSpec, part: SitePart) -> PilotShare:
+def _work(row: DemandRow, tasks: float, now: float) -> Work:
+    spec, left = row.bag.spec, None
+    if spec.finish_seconds:
+        left = row.bag.created + spec.finish_seconds - now
+    return Work(
+        bag=row.bag.id,
+        owner=spec.owner,
+        tasks=tasks,
+        places=tasks / max(1.0, row.in_time),
+        seconds=row.seconds,
+        taken=row.need.cores,
+        seconds_left=left,
+    )
+
+
+def _ask(
+    row: DemandRow, work: Work, able: dict[str, _Able], choice: SiteChoice, rooms: Rooms
+) -> PilotAsk:
+    """The pilots that may find out about a site are those of the first ask that could start them:
+    so they are never more than the broker allows."""
+    options: dict[str, SiteOption] = {}
+    for name, (holds, most, whole) in able.items():
+        worth = choice.worths[name]
+        if worth.most is not None and worth.weight > 0:
+            left = rooms.probes.setdefault(name, worth.most)
+            most = min(most, left)
+            rooms.probes[name] = left - most
+        if most and worth.weight > 0:
+            options[name] = SiteOption(holds, worth.weight, worth.tier, most, whole)
+    dice = rooms.state.random if choice.drawn else None
+    return PilotAsk(row.bag.spec.owner, work.places, options, dice)
+
+
+def _share(row: DemandRow, spec: SiteSpec, part: PilotCount) -> PilotShare:
     """One pilot has as many slots as there is work for; of several each has all."""
     taken, slots = allowed_sites.fits(row, spec), spec.slots
     if part.count == 1 and not spec.facts.whole_nodes:

@@ -138,6 +138,7 @@ def spec_problem(spec: SiteSpec) -> str:
         "ramp": spec.ramp - 1,  # at least one
         **{name: getattr(spec, name) for name in _NOT_NEGATIVE},
     }
+    numbers["weight"] = spec.weight
     wrong = [name for name, value in numbers.items() if not 0 <= value < 2**53]
     if wrong:
         return f"{wrong[0]} cannot be {getattr(spec, wrong[0])}"

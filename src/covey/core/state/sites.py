@@ -6,15 +6,26 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
+from covey.core.broker.worth import BrokerDecision
+from covey.core.record.broker_rules import GivenWeights
 from covey.core.record.capacity import SiteCapacity
 from covey.core.record.histories import History, SiteHistory
-from covey.core.record.model import JobId, JobOutcome, JobRecord, PilotId, SiteRecord, SiteSpec
+from covey.core.record.model import (
+    BagId,
+    JobId,
+    JobOutcome,
+    JobRecord,
+    PilotId,
+    SiteRecord,
+    SiteSpec,
+)
 from covey.core.sites.measures import SiteMeasures
 from covey.core.state.match_records import Preference
 
 MOST_WAITS = 60
 MOST_SPANS = 30
 MOST_OUTCOMES = 60
+MOST_WEIGHTS = 288  # times at which weights of sites are remembered
 
 
 class HostShown(Struct, frozen=True):
@@ -176,6 +187,17 @@ class SitePlan(Struct, eq=False):
 
     def check(self) -> None:
         assert all(name == spec.name for name, spec in self.guarded.items())
+
+
+class BrokerBook(Struct, eq=False):
+    """What services said that sites are worth, what was decided last, and how weights were."""
+
+    given: dict[str, GivenWeights] = field(default_factory=dict)  # by service
+    decisions: dict[BagId, BrokerDecision] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)  # why an algorithm could not be used
+    history: deque[tuple[float, dict[str, float]]] = field(
+        default_factory=lambda: deque(maxlen=MOST_WEIGHTS)
+    )  # weights of sites, the newest last
 
 
 class HostHistories(Struct, eq=False):

@@ -21,7 +21,7 @@ from covey.core.state.bag import Bag
 from covey.core.state.pilots import Pilot, PilotArrivals, PilotQueue
 from covey.core.state.replicas import ReplicaWatch
 from covey.core.state.scene import BagChanges, PolicyBudgets, Scene
-from covey.core.state.sites import Host, HostHistories, Job, Site, SitePlan
+from covey.core.state.sites import BrokerBook, Host, HostHistories, Job, Site, SitePlan
 
 
 class Journal(Struct, eq=False):
@@ -90,6 +90,7 @@ class State:
         self.sites: dict[str, Site] = {}
         self.jobs: dict[JobId, Job] = {}
         self.plan = SitePlan()
+        self.broker = BrokerBook()
         self.access = Access()
         self.scene = Scene()
         self.changes = BagChanges(now)

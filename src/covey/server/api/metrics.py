@@ -139,7 +139,14 @@ def _of_sites(figures: Figures) -> Iterator[Metric]:
         "Unix time at which a failed site is tried again; 0 if it need not wait",
         labels=["site"],
     )
+    weight = GaugeMetricFamily(
+        "covey_site_weight",
+        "What a site is worth to the server's broker, looked at every five minutes",
+        labels=["site"],
+    )
     for name, site in figures.sites.items():
+        if site.weight is not None:
+            weight.add_metric([name], site.weight)
         jobs.add_metric([name, "running"], site.running - site.suspended)
         jobs.add_metric([name, "suspended"], site.suspended)
         jobs.add_metric([name, "waiting"], site.waiting)
@@ -148,6 +155,7 @@ def _of_sites(figures: Figures) -> Iterator[Metric]:
     yield jobs
     yield failures
     yield rest
+    yield weight
     for figure in FIGURES:
         unit = "_seconds" if figure.kind == SECONDS else ""
         gauge = GaugeMetricFamily(f"covey_site_{figure.field}{unit}", figure.text, labels=["site"])

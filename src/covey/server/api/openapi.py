@@ -43,12 +43,14 @@ _PLACES: dict[str, Schema] = {
     "digest": _DIGEST,
     "token": _FROM_ZERO,
     "pilot": _FROM_ZERO,
+    "service": {"type": "string", "minLength": 1},
     "site": {"type": "string", "minLength": 1},
     "job": {"type": "string", "minLength": 1},
     "invitation": {"type": "string", "minLength": 1},
 }
 _QUERIES: dict[str, tuple[str, Schema]] = {
     "after": ("only rows after this number", _NUMBER),
+    "algorithm": ("the broker whose weights are meant; else the server's", {"type": "string"}),
     "attempt": ("the attempt that returns the file, EPOCH.SEQUENCE", {"type": "string"}),
     "brief": (
         "1: rows say only how tasks ended (`row`, `task`, `outcome`, `exit_code`, `signal`, "

@@ -12,6 +12,7 @@ from starlette.requests import Request
 
 from covey.config_sites import SiteTable, read
 from covey.core.errors import BadConfig
+from covey.core.explain.answers import BrokerAnswer, WeightsAt
 from covey.core.record.actions import ReplyMessage, Tried
 from covey.core.record.events import (
     SiteRemoved,
@@ -19,16 +20,24 @@ from covey.core.record.events import (
     SiteStatusRequested,
     SiteTried,
     TrialEnded,
+    WeightsGiven,
 )
 from covey.core.record.model import JobId, SiteSpec, SiteStatus
-from covey.questions.site_questions import LogOfSite, TrialAt, ViewsOfSites, WhySite
+from covey.questions.site_questions import (
+    LogOfSite,
+    PastWeights,
+    TrialAt,
+    ViewsOfSites,
+    WeightsOfSites,
+    WhySite,
+)
 from covey.server.api.trials import OVER, Trials
 from covey.server.web.auth import MANAGE, SEE
 from covey.server.web.problems import HttpProblem
 from covey.server.web.requests import ServerAccess, caller_of, deadline, number, order
 from covey.server.web.route import API, H, look, route
 from covey.whoami import user
-from covey.wire import SiteExplanation, SiteJobView, SiteView, TrialView
+from covey.wire import SiteExplanation, SiteJobView, SiteView, TrialView, WeightsTable
 
 MOST_JOBS = 10_000  # in one answer
 SITE = "/sites/{site}"
@@ -91,6 +100,44 @@ class SiteCalls:
         for view in jobs:
             view.log = log.replace("{job}", view.id).replace("{handle}", view.handle)
         return jobs
+
+    @look(
+        "/broker/weights",
+        "what every site is worth to the broker now",
+        SEE,
+        "algorithm",
+        refuses=(404,),
+    )
+    async def weights(self, request: Request) -> BrokerAnswer:
+        """`algorithm`: another one than the server's."""
+        algorithm = request.query_params.get("algorithm", "")
+        answer = self._access.decider.ask(
+            WeightsOfSites(algorithm[:100], caller_of(request).viewer)
+        )
+        if answer is None:
+            raise HttpProblem(404, "not-found", f"there is no broker {algorithm[:100]}")
+        return answer
+
+    @look("/broker/history", "what sites were worth to the broker over the last day", SEE)
+    async def past_weights(self, request: Request) -> list[WeightsAt]:
+        return self._access.decider.ask(PastWeights(caller_of(request).viewer))
+
+    @_manage(
+        "PUT",
+        "/broker/services/{service}/weights",
+        "give the weights of a resource priority service",
+        takes=WeightsTable,
+        refuses=(404, 413),
+    )
+    async def give_weights(self, request: Request) -> ReplyMessage:
+        """They count until the service gives others, or they are too old. The server forgets them
+        when it ends."""
+        table = await order(request, WeightsTable)
+        name, caller = request.path_params["service"], caller_of(request)
+        source = table.source or f"the API, {caller.owner or user()}"
+        return await self._access.ask(
+            lambda id_: WeightsGiven(id_, name[:100], table.weights, source)
+        )
 
     # -- changing ------------------------------------------------------------------------------
 

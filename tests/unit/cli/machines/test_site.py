@@ -11,7 +11,16 @@ from covey.cli.machines import site_trial
 from covey.cli.shared.site_words import changed, from_file, written
 from covey.config_sites import read, table_of
 from covey.core.errors import NotFound
-from covey.core.explain.answers import Limit, Reason, SiteAnswer, Wanting
+from covey.core.explain.answers import (
+    BagShare,
+    BrokerAnswer,
+    Limit,
+    Reason,
+    SiteAnswer,
+    SiteShare,
+    Wanting,
+    WeightsAt,
+)
 from covey.core.record.model import SiteFacts, SiteSpec
 from covey.core.sites.measures import SiteMeasures
 from covey.frontend import bag_places
@@ -91,8 +100,25 @@ class Fake(FakeSource):
             ],
             waiting=2, running=0, pilots=0, slots=0, busy=0, room=0,
             measures=SiteMeasures(jobs=4, wait_median=30.0, failure_rate=0.5),
+            shares=[
+                BagShare(
+                    bag=3, name="fits", at=1.0, algorithm="static",
+                    share=SiteShare(site=name, pilots=7, weight=2.0, text="weight 2 of 4"),
+                )
+            ],
         )  # fmt: skip
         return SiteExplanation(name=name, summary=answer.summary, answer=answer)
+
+    def site_weights(self, algorithm: str = "") -> BrokerAnswer:
+        self.told.append(("weights", algorithm))
+        share = SiteShare(site="lab", pilots=0, weight=12.0, text="(10 slots)", measured_at=1.0)
+        return BrokerAnswer(at=1.0, algorithm="measured", tasks=0, text="measured", sites=[share])
+
+    def past_weights(self) -> list[WeightsAt]:
+        return [
+            WeightsAt(at=1.0, weights={"lab": 1.5}),
+            WeightsAt(at=2.0, weights={"lab": 2.0, "far": 3}),
+        ]
 
     def try_site(self, name: str) -> TrialView:
         self.told.append(("try", name))
@@ -168,11 +194,30 @@ def test_explain(look: Look) -> None:
     assert "all_memory: 1.0 GB of 4.0 GB" in told
     assert "running: 2 of any number" in told
     assert "demand  10 tasks of bag 3 fits, 4 of them with no slot expected: could" in told
+    assert "broker  for bag 3 fits it got 7 pilots" in told
+    assert "ago (static): weight 2 of 4" in told
     assert json.loads(look("explain", "site", "lab", "--json").stdout)["answer"]["waiting"] == 2
     assert "which site?" in look("explain", "site", status=2).stderr
     assert "'x' is not a valid integer" in look("explain", "3", "x", status=2).stderr
     assert "known   wait: 30 s" in told
     assert "jobs failed: 50 %" in told
+
+
+def test_weights(look: Look, source: Fake) -> None:
+    lines = look("site", "weights").stdout.splitlines()
+    assert lines[0] == "broker: measured"
+    assert lines[2].split()[:4] == ["lab", "12", "(10", "slots)"]
+    assert json.loads(look("site", "weights", "--json").stdout)["sites"][0]["weight"] == 12.0
+    look("site", "weights", "--broker", "price")
+    assert source.told[-1] == ("weights", "price")
+
+
+def test_weights_over_time(look: Look) -> None:
+    lines = look("site", "weights", "--history").stdout.splitlines()
+    assert lines[0].split() == ["time", "lab", "far"]
+    assert [line.split()[2:] for line in lines[1:]] == [["1.5"], ["2", "3"]]
+    past = json.loads(look("site", "weights", "--history", "--json").stdout)
+    assert past[1]["weights"] == {"lab": 2.0, "far": 3.0}
 
 
 # -- writing -------------------------------------------------------------------------------------

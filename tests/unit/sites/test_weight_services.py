@@ -1,0 +1,129 @@
+"""Services are asked, bounded, and what comes of it is told to core. The services are real."""
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from covey.core.record.broker_rules import WeightService
+from covey.core.record.events import WeightsFailed, WeightsGiven
+from covey.ports import EngineEvent
+from covey.sites import weight_services
+from covey.sites.weight_services import WeightServices
+
+
+@contextmanager
+def serving(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answer(self)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/weights"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def saying(content: bytes, status: int = 200) -> Callable[[BaseHTTPRequestHandler], None]:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(status)
+        handler.end_headers()
+        handler.wfile.write(content)
+
+    return answer
+
+
+def dripping(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    handler.end_headers()
+    try:
+        while True:
+            handler.wfile.write(b" ")
+            handler.wfile.flush()
+            time.sleep(0.01)
+    except OSError:
+        pass
+
+
+def asked(url: str, timeout: float = 5.0) -> EngineEvent:
+    """The first thing that core is told."""
+    told: queue.Queue[EngineEvent] = queue.Queue()
+    service = WeightService(name="karnak", url=url, timeout_seconds=timeout, every_seconds=1e6)
+    services = WeightServices((service,), told.put)
+    services.start()
+    services.start()
+    try:
+        return told.get(timeout=30)
+    finally:
+        services.close()
+
+
+@pytest.mark.parametrize(
+    "content", [{"weights": {"lake": 2, "wood": 0.5}}, {"lake": 2, "wood": 0.5}]
+)
+def test_what_a_service_says(content: object) -> None:
+    with serving(saying(json.dumps(content).encode())) as url:
+        assert asked(url) == WeightsGiven(None, "karnak", {"lake": 2.0, "wood": 0.5}, url)
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "words"),
+    [
+        (b"{}", 500, "500"),
+        (b"no JSON", 200, "JSON"),
+        (b'{"lake": "much"}', 200, "Expected `float`"),
+        (b"[" * 100_000, 200, "did not answer well"),
+        (b" " * (weight_services.MOST_BYTES + 1), 200, "more than 262,144 bytes"),
+    ],
+)
+def test_what_makes_no_sense_is_told(content: bytes, status: int, words: str) -> None:
+    with serving(saying(content, status)) as url:
+        event = asked(url)
+    assert isinstance(event, WeightsFailed)
+    assert words in event.reason
+    assert len(event.reason) <= 300
+
+
+def test_an_answer_that_never_ends_is_given_up() -> None:
+    with serving(dripping) as url:
+        event = asked(url, timeout=0.2)
+    assert isinstance(event, WeightsFailed)
+    assert "took more than 0.2 s" in event.reason
+
+
+def test_nobody_is_there() -> None:
+    with serving(saying(b"{}")) as url:
+        pass
+    assert isinstance(asked(url), WeightsFailed)
+
+
+def test_it_is_asked_again_until_it_is_closed() -> None:
+    told: queue.Queue[EngineEvent] = queue.Queue()
+    service = WeightService(name="karnak", url="http://any", every_seconds=0.01)
+    services = WeightServices((service,), told.put, lambda one: b'{"lake": 1}')
+    services.start()
+    assert [type(told.get(timeout=30)) for _ in range(3)] == [WeightsGiven] * 3
+    services.close()
+
+
+def test_a_service_without_an_address_is_not_asked() -> None:
+    told: list[EngineEvent] = []
+    services = WeightServices((WeightService(name="karnak"),), told.append)
+    before = threading.active_count()
+    services.start()
+    assert threading.active_count() == before
+    services.close()
+    assert not told
