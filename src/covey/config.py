@@ -478,9 +478,9 @@ def user_file(environ: Mapping[str, str]) -> Path:
 
 
 def _from_flags(flags: Mapping[str, object]) -> Source:
-    given = {key: value for key, value in flags.items() if value is not None}
-    place = {key: "flag --" + key.rpartition(".")[2].replace("_", "-") for key in given}
-    return Source(_checked(given, place), place)
+    values = {key: value for key, value in flags.items() if value is not None}
+    place = {key: "flag --" + key.rpartition(".")[2].replace("_", "-") for key in values}
+    return Source(_checked(values, place), place)
 
 
 def _from_environment(environ: Mapping[str, str]) -> Source:

@@ -39,7 +39,7 @@ from covey.engine import Engine
 from covey.ports import EngineEvent, NamedFiles, StoreOpened
 from covey.server.api.api import Api
 from covey.server.api.files import FileRoutes, Holdings
-from covey.server.api.invitations import Invitations, Whereabouts
+from covey.server.api.invitations import Invitations, ServerAddress
 from covey.server.api.pilots import PilotCalls, respond
 from covey.server.api.sites import SiteCalls
 from covey.server.api.trials import Trials
@@ -64,7 +64,7 @@ from covey.wire import (
 )
 
 TOKEN, SECRET = "a token", "a secret"
-HERE = Whereabouts("https://here", "a certificate")
+HERE = ServerAddress("https://here", "a certificate")
 API = "/api/v1"
 T = TypeVar("T")
 

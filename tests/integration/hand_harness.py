@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from covey.core.record.model import Role
-from covey.server.api.invitations import Invitations, Whereabouts
+from covey.server.api.invitations import Invitations, ServerAddress
 from covey.server.web.auth import Caller, Needs
 from covey.server.web.certificate_authority import Authority
 from covey.server.web.problems import HttpProblem
@@ -28,7 +28,7 @@ Handler = Callable[[Request], Awaitable[Any]]
 class Inviting:
     """`told` is where pilots are sent; `clock.at` is the time here."""
 
-    def __init__(self, folder: Path, told: Whereabouts, pilot_file: Path, secure: bool) -> None:
+    def __init__(self, folder: Path, told: ServerAddress, pilot_file: Path, secure: bool) -> None:
         self.caller = Caller(Role.ADMIN, "", "the server's own", trusted=True)
         self.needs: list[Needs | None] = []
         self.at = time.time()
@@ -71,7 +71,9 @@ async def _problem(_: Request, error: Exception) -> Response:
 
 
 @contextlib.contextmanager
-def inviting(folder: Path, told: Whereabouts, pilot_file: Path, secure: bool) -> Iterator[Inviting]:
+def inviting(
+    folder: Path, told: ServerAddress, pilot_file: Path, secure: bool
+) -> Iterator[Inviting]:
     found = Inviting(folder, told, pilot_file, secure)
     thread = threading.Thread(target=found.http.run, kwargs={"sockets": [found.socket]})
     thread.start()

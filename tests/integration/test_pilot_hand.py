@@ -17,7 +17,7 @@ import pytest
 from covey.cli.machines import pilot_command
 from covey.core.protocol import tokens
 from covey.pilot.protocol.messages import Body
-from covey.server.api.invitations import Whereabouts
+from covey.server.api.invitations import ServerAddress
 from covey.server.web.auth import ACT
 from covey.wire import Invitation
 from covey.wiring import write_pilot_file
@@ -36,7 +36,7 @@ def stand() -> Iterator[Stand]:
 def host(request: pytest.FixtureRequest, stand: Stand, tmp_path: Path) -> Iterator[Inviting]:
     """Who joins is sent to the stand."""
     write_pilot_file(tmp_path / "pilot.pyz")
-    told = Whereabouts(stand.address, "")
+    told = ServerAddress(stand.address, "")
     with inviting(tmp_path, told, tmp_path / "pilot.pyz", request.param == "https") as found:
         yield found
 
@@ -112,7 +112,7 @@ def test_another_server_is_not_believed(
     found = invite(host)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    told = Whereabouts(stand.address, "")
+    told = ServerAddress(stand.address, "")
     with inviting(elsewhere, told, tmp_path / "pilot.pyz", True) as other:
         other.invitations._kept = dict(host.invitations._kept)
         ours, theirs = (one.address.rpartition(":")[2] for one in (host, other))

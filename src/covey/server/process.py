@@ -32,13 +32,13 @@ from covey.ports import EngineEvent, OpenFailed, Post, Reader, Sites, Store, Sto
 from covey.questions.server_questions import AnyWork, MoreToDo
 from covey.server.api.api import Api
 from covey.server.api.files import FileRoutes, Holdings, PilotFiles
-from covey.server.api.invitations import Invitations, Whereabouts
-from covey.server.api.metrics import Surroundings, renderer
+from covey.server.api.invitations import Invitations, ServerAddress
+from covey.server.api.metrics import ServerFacts, renderer
 from covey.server.api.pilots import PilotCalls
 from covey.server.api.sites import SiteCalls
 from covey.server.api.trials import Trials
 from covey.server.decider import Decider
-from covey.server.limits.admission import Admission, Describing
+from covey.server.limits.admission import Admission, RowFiles
 from covey.server.limits.retention import Retention
 from covey.server.limits.shares import BODY_BYTES, Shares
 from covey.server.limits.tails import Tails
@@ -121,7 +121,7 @@ class ServerParts(Protocol):
     def holdings(self) -> Holdings: ...
 
     @property
-    def tables(self) -> Describing: ...
+    def tables(self) -> RowFiles: ...
 
     def store(self, post: Post, crashed: Callable[[Exception], None]) -> ClosableStore: ...
 
@@ -286,16 +286,16 @@ class ServerProcess:
             ],
             refusals=self._refusals,
             removing=self._store.removing,
-            surroundings=self._surroundings,
+            server_facts=self._server_facts,
         )
 
-    def _surroundings(self) -> Surroundings:
+    def _server_facts(self) -> ServerFacts:
         try:
             free = shutil.disk_usage(os.path.dirname(self._parts.store_name)).free
         except OSError:
             free = 0
         tls = self._parts.tls
-        return Surroundings(__version__, free, tls.expires if tls is not None else 0.0)
+        return ServerFacts(__version__, free, tls.expires if tls is not None else 0.0)
 
     def _make_http(self) -> _Http:
         parts, refusals, bodies = self._parts, self._refusals, Shares(BODY_BYTES)
@@ -319,7 +319,7 @@ class ServerProcess:
                 self._gateway.load,
                 refusals,
                 self._connections,
-                self._surroundings,
+                self._server_facts,
             ),
             bodies=bodies,
             refusals=refusals,
@@ -328,8 +328,8 @@ class ServerProcess:
         config = _http_config(app, protocol)
         return _Http(config, parts.doors, parts.tls, self._connections)
 
-    def _whereabouts(self) -> Whereabouts:
-        return Whereabouts(self._parts.public, self._parts.ca)
+    def _whereabouts(self) -> ServerAddress:
+        return ServerAddress(self._parts.public, self._parts.ca)
 
     async def run(self) -> int:
         for name in (signal.SIGTERM, signal.SIGINT):

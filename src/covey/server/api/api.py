@@ -20,7 +20,7 @@ from covey.core.record.model import BagId, Role
 from covey.server.api import openapi
 from covey.server.api.bags import BagCalls
 from covey.server.api.hosts import HostCalls
-from covey.server.api.metrics import Surroundings
+from covey.server.api.metrics import ServerFacts
 from covey.server.api.policies import PolicyCalls
 from covey.server.api.results import ResultCalls
 from covey.server.api.server import ServerCalls
@@ -52,7 +52,7 @@ class Api:
         more: Sequence[object] = (),
         refusals: Refusals | None = None,
         removing: Callable[[BagId], bool] = lambda bag: False,
-        surroundings: Callable[[], Surroundings] | None = None,
+        server_facts: Callable[[], ServerFacts] | None = None,
     ) -> None:
         """`token`: the server's own. `removing`: whether the store is still removing a bag. `files`
         and `more` are objects with declared routes."""
@@ -65,7 +65,7 @@ class Api:
             stop=stop,
             description=openapi.text,
             refusals=refusals or Refusals(),
-            surroundings=surroundings or (lambda: Surroundings(__version__, 0, 0.0)),
+            server_facts=server_facts or (lambda: ServerFacts(__version__, 0, 0.0)),
         )
         self._handlers: list[object] = [
             server,

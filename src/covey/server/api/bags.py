@@ -96,19 +96,19 @@ class BagCalls:
     )
     async def submit(self, request: Request) -> ReplyMessage:
         caller = caller_of(request)
-        asked = _owned(await order(request, BagSpec), caller)
-        spec = await self._admission.bag(asked, caller)
+        named = _owned(await order(request, BagSpec), caller)
+        spec = await self._admission.bag(named, caller)
         return await self._access.ask(lambda number: BagSubmitted(number, spec))
 
     @bag_order("append", "add tasks to an open bag", takes=Append)
     async def append(self, request: Request) -> ReplyMessage:
         bag = self._access.bag_id(request)
-        given = await order(request, Append)
+        body = await order(request, Append)
         spec = self._access.decider.ask_if_ready(SpecOfBag(bag))
         owner = await self._access.owner(bag)
-        segment = await self._admission.segment(given.segment, owner, caller_of(request), spec)
+        segment = await self._admission.segment(body.segment, owner, caller_of(request), spec)
         return await self._access.ask(
-            lambda number: SegmentAppended(number, bag, segment, given.key)
+            lambda number: SegmentAppended(number, bag, segment, body.key)
         )
 
     @bag_order("close", "close an open bag: no more tasks will be added")
@@ -126,8 +126,8 @@ class BagCalls:
     )
     async def pause(self, request: Request) -> ReplyMessage:
         bag = self._access.bag_id(request)
-        given = await order(request, Pause, Pause())
-        return await self._access.ask(lambda number: PauseRequested(number, bag, given.reason))
+        body = await order(request, Pause, Pause())
+        return await self._access.ask(lambda number: PauseRequested(number, bag, body.reason))
 
     @bag_order("resume", "resume a paused bag")
     async def resume(self, request: Request) -> ReplyMessage:
@@ -142,29 +142,29 @@ class BagCalls:
     )
     async def retry(self, request: Request) -> ReplyMessage:
         bag = self._access.bag_id(request)
-        given = await order(request, Retry, Retry())
-        tasks = given.tasks
-        if given.causes and given.done:
+        wish = await order(request, Retry, Retry())
+        tasks = wish.tasks
+        if wish.causes and wish.done:
             words = "'causes' and 'done' exclude each other: only failed tasks have causes"
             raise HttpProblem(400, "invalid", words)
-        if given.causes:
-            failed = await self._access.read(lambda reader: reader.failed_tasks(bag, given.causes))
+        if wish.causes:
+            failed = await self._access.read(lambda reader: reader.failed_tasks(bag, wish.causes))
             wanted = None if tasks is None else frozenset(tasks)
             tasks = tuple(task for task in failed if wanted is None or task in wanted)
-        if given.changes is not None:
+        if wish.changes is not None:
             owner = await self._access.owner(bag)
-            await self._admission.changes(given.changes, owner, caller_of(request))
+            await self._admission.changes(wish.changes, owner, caller_of(request))
         return await self._access.ask(
             lambda number: RetryRequested(
                 number,
                 bag,
                 tasks,
-                given.memory,
-                given.time,
-                given.memory_mb,
-                given.limit_seconds,
-                given.done,
-                given.changes,
+                wish.memory,
+                wish.time,
+                wish.memory_mb,
+                wish.limit_seconds,
+                wish.done,
+                wish.changes,
             )
         )
 

@@ -59,7 +59,7 @@ class NewInvitation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     check: Annotated[str, Meta(max_length=65536)] = ""
 
 
-class Whereabouts(NamedTuple):
+class ServerAddress(NamedTuple):
     """The server's address for other machines, and the authority of its certificate (PEM)."""
 
     address: str
@@ -81,7 +81,7 @@ class Invitations:
         self,
         access: ServerAccess,
         master: str,
-        whereabouts: Callable[[], Whereabouts],
+        whereabouts: Callable[[], ServerAddress],
         pilot_file: Path,
     ) -> None:
         self._access = access
@@ -101,28 +101,28 @@ class Invitations:
         refuses=(413, 429),
     )
     async def invite(self, request: Request) -> Invitation:
-        caller, asked = caller_of(request), await order(request, NewInvitation, NewInvitation())
-        owner = asked.owner or caller.owner or tokens.ANYBODY
+        caller, wanted = caller_of(request), await order(request, NewInvitation, NewInvitation())
+        owner = wanted.owner or caller.owner or tokens.ANYBODY
         if owner == tokens.ANYBODY:
             auth.admit(caller, Role.ADMIN)
-            if not asked.shared:
+            if not wanted.shared:
                 raise HttpProblem(400, "invalid", f"a pilot for {tokens.WALLS_NEEDED}")
         auth.admit_to(caller, owner, f"a pilot for {owner}")
         if not owner.isprintable():
             words = f"owner {owner[:100]!r}: a name must have printable characters only"
             raise HttpProblem(400, "invalid", words)
         now = self._access.clock.now()
-        who, units = asks_now.get(), 1 + (len(asked.setup) + len(asked.check)) // UNIT_BYTES
+        who, units = asks_now.get(), 1 + (len(wanted.setup) + len(wanted.check)) // UNIT_BYTES
         if not self._shares.take(who, units):
             self._forget_old(now)
             self._shares.demand(who, units)
-        ends = now + asked.life_seconds
+        ends = now + wanted.life_seconds
         if caller.expires:  # the pilot's right ends with the caller's token
             ends = min(ends, caller.expires)
         job = tokens.hand_job(owner, ends, secrets.token_hex(8))
         invitation = secrets.token_urlsafe(TOKEN_BYTES)
         self._kept[tokens.digest(invitation)] = _KeptInvitation(
-            asked, job, now + asked.seconds, who, units
+            wanted, job, now + wanted.seconds, who, units
         )
         where = self._whereabouts()
         return Invitation(
@@ -131,7 +131,7 @@ class Invitations:
             ca=where.ca,
             job=job,
             owner=owner,
-            expires=now + asked.seconds,
+            expires=now + wanted.seconds,
         )
 
     @route(
@@ -165,23 +165,23 @@ class Invitations:
         return _python(program(self._start(kept), pilot), 200)
 
     def _start(self, kept: _KeptInvitation) -> dict[str, Any]:
-        asked, where = kept.asked, self._whereabouts()
-        found: dict[str, Any] = {
+        wanted, where = kept.asked, self._whereabouts()
+        start: dict[str, Any] = {
             "address": where.address,
             "ca": where.ca,
             "secret": tokens.job_secret(self._master, kept.job),
             "job": kept.job,
-            "slots": asked.slots,
-            "site": asked.site,
-            "shared": asked.shared,
-            "setup": asked.setup,
-            "check": asked.check,
+            "slots": wanted.slots,
+            "site": wanted.site,
+            "shared": wanted.shared,
+            "setup": wanted.setup,
+            "check": wanted.check,
             "reach_seconds": REACH_SECONDS,
             "patience_seconds": PATIENCE_SECONDS,
         }
-        if asked.background:
-            found["background"] = True
-        return found
+        if wanted.background:
+            start["background"] = True
+        return start
 
     def _forget_old(self, now: float) -> None:
         for name in [name for name, kept in self._kept.items() if kept.until < now]:

@@ -15,7 +15,7 @@ from covey.server.web.load import Load, RequestKind
 from covey.server.web.refusals import Refusals
 
 
-class Surroundings(NamedTuple):
+class ServerFacts(NamedTuple):
     """`certificate_expires`: seconds since 1970; 0: there is no certificate."""
 
     version: str
@@ -31,9 +31,9 @@ class _Collector(Collector):
         load: Load | None,
         refusals: Refusals | None,
         connections: Connections | None,
-        surroundings: Callable[[], Surroundings] | None,
+        server_facts: Callable[[], ServerFacts] | None,
     ) -> None:
-        self._surroundings = surroundings
+        self._server_facts = server_facts
         self._refusals = refusals
         self._connections = connections
         self._backlog = backlog
@@ -60,24 +60,24 @@ class _Collector(Collector):
             open_.add_metric(["strangers"], self._connections.strangers())
             open_.add_metric(["known"], self._connections.known.used)
             yield open_
-        if self._surroundings is not None:
-            yield from _of_surroundings(self._surroundings())
+        if self._server_facts is not None:
+            yield from _of_server(self._server_facts())
         if self.figures is not None:
             yield from _of_core(self.figures)
 
 
-def _of_surroundings(figures: Surroundings) -> Iterator[Metric]:
+def _of_server(facts: ServerFacts) -> Iterator[Metric]:
     version = GaugeMetricFamily(
         "covey_version", "Always 1; the label has the version", labels=["version"]
     )
-    version.add_metric([figures.version], 1)
+    version.add_metric([facts.version], 1)
     yield version
     yield _gauge(
-        "covey_disk_free_bytes", "Free space where the record is kept", figures.disk_free_bytes
+        "covey_disk_free_bytes", "Free space where the record is kept", facts.disk_free_bytes
     )
-    if figures.certificate_expires:
+    if facts.certificate_expires:
         words = "When the server's certificate expires, in seconds since 1970"
-        yield _gauge("covey_certificate_expires_seconds", words, figures.certificate_expires)
+        yield _gauge("covey_certificate_expires_seconds", words, facts.certificate_expires)
 
 
 def _of_load(load: Load) -> Iterator[Metric]:
@@ -176,9 +176,9 @@ def renderer(
     load: Load | None = None,
     refusals: Refusals | None = None,
     connections: Connections | None = None,
-    surroundings: Callable[[], Surroundings] | None = None,
+    server_facts: Callable[[], ServerFacts] | None = None,
 ) -> Callable[[], Awaitable[bytes]]:
-    collector = _Collector(backlog, waiting, load, refusals, connections, surroundings)
+    collector = _Collector(backlog, waiting, load, refusals, connections, server_facts)
 
     async def render() -> bytes:
         collector.figures = await decider.ask_long(AllFigures()) if decider.ready else None

@@ -175,7 +175,7 @@ def _as_object(kind: Any) -> Any:
 
 def _operation(call: RouteDescription, schemas: _Schemas) -> dict[str, Any]:
     words = [word.strip("{}.") for word in call.path.split("/")[1:]]
-    found: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "operationId": "_".join([call.method.lower(), *words]).replace(".", "_"),
         "summary": call.summary,
         "tags": ["pilots" if call.path.startswith("/pilot/") else "people"],
@@ -185,21 +185,21 @@ def _operation(call: RouteDescription, schemas: _Schemas) -> dict[str, Any]:
     }
     if call.needs is not None:
         whose = ", for a bag of the caller's owner" if call.needs.own else ""
-        found["description"] = f"Needs the role {call.needs.role.value}{whose}."
+        operation["description"] = f"Needs the role {call.needs.role.value}{whose}."
     if call.takes is not None:
         content = schemas.content(call.takes)
-        found["requestBody"] = {"required": not call.takes_nothing_too, "content": content}
-    return found
+        operation["requestBody"] = {"required": not call.takes_nothing_too, "content": content}
+    return operation
 
 
 def _parameters(call: RouteDescription) -> list[Schema]:
-    found = []
+    parameters = []
     for name, schema in _PLACES.items():
         if f"{{{name}}}" in call.path:
-            found.append({"name": name, "in": "path", "required": True, "schema": schema})
+            parameters.append({"name": name, "in": "path", "required": True, "schema": schema})
     for name in call.query:
         words, schema = _QUERIES[name]
-        found.append(
+        parameters.append(
             {
                 "name": _NAMES.get(name, name),
                 "in": "query",
@@ -208,16 +208,16 @@ def _parameters(call: RouteDescription) -> list[Schema]:
                 "schema": schema,
             }
         )
-    return found
+    return parameters
 
 
 def _responses(call: RouteDescription, schemas: _Schemas) -> dict[str, Any]:
     content = schemas.content(call.gives)
     for media in call.also_gives:
         content |= schemas.content(media)
-    found: dict[str, Any] = {str(call.status): _response("done", content, call.headers)}
+    responses: dict[str, Any] = {str(call.status): _response("done", content, call.headers)}
     if call.partly:
-        found["206"] = _response("the part in header Range", content, call.headers)
+        responses["206"] = _response("the part in header Range", content, call.headers)
     always = (405, 503) if call.shown == "nothing" else (400, 401, 403, 405, 503)
     for status in sorted({*always, *call.refuses}):
         headers = ("Retry-After",) if status in (429, 503) else ()
@@ -226,18 +226,18 @@ def _responses(call: RouteDescription, schemas: _Schemas) -> dict[str, Any]:
             refusal = schemas.content(call.refuses_with)
         elif status == 503 and call.path == "/healthz":
             refusal, headers = content, ()
-        found[str(status)] = _response(_WORDS[status], refusal, headers)
-    return found
+        responses[str(status)] = _response(_WORDS[status], refusal, headers)
+    return responses
 
 
 def _response(words: str, content: dict[str, Any], headers: tuple[str, ...]) -> dict[str, Any]:
-    found: dict[str, Any] = {"description": words, "content": content}
+    response: dict[str, Any] = {"description": words, "content": content}
     if headers:
         described = [(name, *_HEADERS[name]) for name in headers]
-        found["headers"] = {
+        response["headers"] = {
             name: {"description": words, "schema": schema} for name, words, schema in described
         }
-    return found
+    return response
 
 
 def _renamed(schema: Any) -> Any:

@@ -157,23 +157,23 @@ class PilotCalls:
 
     def _check_secret(self, scope: Scope) -> None:
         """Raises HttpProblem unless the headers of an enrolment have a site job and its secret."""
-        job, given = _job_shown(scope["headers"])
+        job, secret = _job_shown(scope["headers"])
         if not self._decider.ready:
             raise from_refusal(self._away())
-        owner = self._secrets.owner(job, given, self._decider)
+        owner = self._secrets.owner(job, secret, self._decider)
         connections.known(scope, _who_enrols(owner, job))
 
     async def _enrol(self, scope: Scope, body: bytes, receive: Receive) -> Outcome | None:
         enrol = checked(Enrol, body)
         if not self._decider.ready:
             return self._away()
-        job, given = _job_shown(scope["headers"])
+        job, secret = _job_shown(scope["headers"])
         if not enrol.job:  # the pilot has job and secret in one word
             enrol = enrol._replace(job=job)
         elif job != enrol.job:
             words = f"the header {JOB_HEADER} and the enrolment name different site jobs"
             raise HttpProblem(400, "invalid", words)
-        owner = self._secrets.owner(job, given, self._decider)
+        owner = self._secrets.owner(job, secret, self._decider)
         enrolment = secrets.token_hex(32)
         event = lambda request: PilotEnrolled(request, enrol, "", enrolment, owner)  # noqa: E731
         outcome = await self._wait(*self._gateway.ask(event), receive, None)
@@ -240,25 +240,25 @@ class PilotCalls:
     def let_in(self, headers: Headers) -> PilotCaller:
         """The pilot of the credential in these headers. Raises HttpProblem; a pilot that the server
         does not know gets 410, and enrols again."""
-        given = shown(headers)
-        seen = self._callers.get(given)
+        credential = shown(headers)
+        seen = self._callers.get(credential)
         if seen is not None:  # the usual case; the rest would be a tenth of a sync's cost
             caller, until = seen
             pilot = caller.pilot
             same = self._decider.enrolment(pilot.id) is pilot
             if same and until - self._now() >= CREDENTIAL_SECONDS / 2:
                 return caller
-        return self._look_up(given)
+        return self._look_up(credential)
 
-    def _look_up(self, given: bytes) -> PilotCaller:
+    def _look_up(self, credential: bytes) -> PilotCaller:
         if not self._decider.ready:
             raise from_refusal(self._away())
-        number = _number_in(given)
+        number = _number_in(credential)
         record = self._decider.enrolment(PilotId(number))
         if record is None and number:
             words = f"this server does not know pilot {number}: enrol again"
             raise HttpProblem(410, "unknown-pilot", words)
-        left = self._secrets.left_seconds(record, given) if record is not None else 0.0
+        left = self._secrets.left_seconds(record, credential) if record is not None else 0.0
         if record is None or left <= 0:
             words = "this credential is invalid or has expired: enrol again"
             raise HttpProblem(401, "unauthorized", words)
@@ -267,7 +267,7 @@ class PilotCalls:
             caller = PilotCaller(record, who, b"")
             if len(self._callers) >= MOST_SEEN:
                 self._callers.clear()
-            self._callers[given] = caller, self._now() + left
+            self._callers[credential] = caller, self._now() + left
             return caller
         renewed = self._secrets.credential(number, record.credential).encode()
         return PilotCaller(record, who, renewed)
@@ -290,10 +290,10 @@ class PilotCalls:
 
     def _version_headers(self) -> Headers:
         content = self._pilot_content()
-        found = [(b"x-covey-version", __version__.encode())]
+        headers = [(b"x-covey-version", __version__.encode())]
         if content:
-            found.append((b"x-covey-pilot", hashlib.sha256(content).hexdigest().encode()))
-        return found
+            headers.append((b"x-covey-pilot", hashlib.sha256(content).hexdigest().encode()))
+        return headers
 
     def _pilot_content(self) -> bytes:
         """The pilot file, read once: it is written before the server starts."""
@@ -338,11 +338,11 @@ def _who_enrols(owner: str, job: str) -> Who:
 
 def _job_shown(headers: Headers) -> tuple[str, bytes]:
     """The site job of an enrolment and its secret. The secret may contain both, with a colon."""
-    given = shown(headers)
+    secret = shown(headers)
     for name, value in headers:
         if name == JOB_HEADER.lower().encode():
-            return unquote(value.decode("latin-1")), given
-    job, _, secret = given.rpartition(b":")
+            return unquote(value.decode("latin-1")), secret
+    job, _, secret = secret.rpartition(b":")
     return job.decode("latin-1"), secret
 
 
@@ -352,8 +352,8 @@ def _headers(scope: Scope) -> Headers:
 
 
 def _headers_with(new: bytes) -> Headers:
-    found = [(b"content-type", b"application/json")]
-    return [*found, (RENEWED, new)] if new else found
+    headers = [(b"content-type", b"application/json")]
+    return [*headers, (RENEWED, new)] if new else headers
 
 
 def _renewing(scope: Scope, send: Send) -> Send:
@@ -370,8 +370,8 @@ def _renewing(scope: Scope, send: Send) -> Send:
 
 def named(scope: Scope) -> int:
     """The pilot's number in the address."""
-    given = parse_qs(scope["query_string"].decode("latin-1")).get("pilot", [""])[-1]
-    number = int(given) if given.isascii() and given.isdecimal() and len(given) < 20 else 0
+    text = parse_qs(scope["query_string"].decode("latin-1")).get("pilot", [""])[-1]
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
     if not 0 < number <= LARGEST:
         words = f"give the pilot's number: ?pilot=NUMBER, from 1 to {LARGEST}"
         raise HttpProblem(400, "invalid", words)
@@ -420,7 +420,7 @@ def _too_large(most: int) -> HttpProblem:
 
 
 async def respond(send: Send, status: int, body: bytes, headers: Headers | None = None) -> None:
-    found = headers if headers is not None else [(b"content-type", b"application/json")]
-    found.append((b"content-length", str(len(body)).encode()))
-    await send({"type": "http.response.start", "status": status, "headers": found})
+    sent = headers if headers is not None else [(b"content-type", b"application/json")]
+    sent.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": status, "headers": sent})
     await send({"type": "http.response.body", "body": body})

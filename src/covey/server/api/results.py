@@ -15,7 +15,7 @@ from covey.questions.bag_questions import MayPrint, OwnerOfBag, Progress, Progre
 from covey.server.limits.pacing import Pace
 from covey.server.limits.slow_questions import Questions
 from covey.server.limits.tails import Tails
-from covey.server.limits.unread_results import Unread
+from covey.server.limits.unread_results import UnreadResults
 from covey.server.web.auth import SEE_OWN
 from covey.server.web.problems import HttpProblem
 from covey.server.web.requests import ServerAccess, choice, deadline, number
@@ -41,7 +41,7 @@ class ResultCalls:
         self._tails = tails
         self._questions = Questions(access.reader)
         self._streams = Streams(access.reader)
-        self._unread = Unread()
+        self._unread = UnreadResults()
         self._pace = Pace()
 
     @look(
@@ -160,15 +160,15 @@ def _export(bag: BagId, query: ResultQuery, form: str, reader: Reader) -> Iterat
 
 
 def _query(request: Request) -> ResultQuery:
-    asked = request.query_params
+    parameters = request.query_params
     return ResultQuery(
         after=number(request, "after", -1),
         offset=_from_zero(request, "offset", 0),
         limit=max(0, number(request, "limit", 0)),
         by_row=choice(request, "order", "task", "row") == "row",
         failed_only=choice(request, "failed", "0", "1") == "1",
-        where=tuple(asked.getlist("where")),
-        sort=asked.get("sort", ""),
+        where=tuple(parameters.getlist("where")),
+        sort=parameters.get("sort", ""),
         brief=choice(request, "brief", "0", "1") == "1",
     )
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from covey.core.record.model import Role
 from covey.questions.server_questions import CountAll, ServerCounts
-from covey.server.api.metrics import Surroundings
+from covey.server.api.metrics import ServerFacts
 from covey.server.web.auth import MANAGE, SEE
 from covey.server.web.refusals import STRANGERS, Refusals
 from covey.server.web.requests import ServerAccess, caller_of, choice
@@ -31,14 +31,14 @@ class ServerCalls:
         stop: Callable[[bool], int],
         description: Callable[[], str],
         refusals: Refusals,
-        surroundings: Callable[[], Surroundings],
+        server_facts: Callable[[], ServerFacts],
     ) -> None:
         self._access = access
         self._store = store
         self._stop = stop
         self._description = description
         self._refusals = refusals
-        self._surroundings = surroundings
+        self._server_facts = server_facts
         self._started = access.clock.now()
 
     @look("/openapi.json", "this description of the API", SEE, gives=dict[str, Any])
@@ -54,9 +54,9 @@ class ServerCalls:
             for refusal in self._refusals.recent()
             if refusal.owner in (STRANGERS, caller.owner) or caller.may(Role.ADMIN)
         ]
-        around = self._surroundings()
+        facts = self._server_facts()
         return ServerView(
-            version=around.version,
+            version=facts.version,
             epoch=counts.epoch,
             pid=os.getpid(),
             started=self._started,
@@ -68,8 +68,8 @@ class ServerCalls:
             quarantined=counts.quarantined,
             overruns=counts.overruns,
             refused=refused,
-            disk_free_bytes=around.disk_free_bytes,
-            certificate_expires=around.certificate_expires,
+            disk_free_bytes=facts.disk_free_bytes,
+            certificate_expires=facts.certificate_expires,
         )
 
     @act("/stop", "shut the server down", MANAGE, query=("drain",))

@@ -49,16 +49,16 @@ class TokenCalls:
         refuses=(413, 429),
     )
     async def issue(self, request: Request) -> IssuedView:
-        caller, asked = caller_of(request), await order(request, NewToken)
-        auth.admit(caller, asked.role)
-        owner = asked.owner or caller.owner
+        caller, new = caller_of(request), await order(request, NewToken)
+        auth.admit(caller, new.role)
+        owner = new.owner or caller.owner
         auth.admit_to(caller, owner, f"a token for {owner}")
-        expires = self._expires(caller, asked.seconds)
+        expires = self._expires(caller, new.seconds)
         token = auth.new_token()
         digest = tokens.digest(token)
         issued = await self._access.ask(
             lambda number: TokenIssued(
-                number, asked.name, asked.role, owner, digest, expires, caller.may(Role.ADMIN)
+                number, new.name, new.role, owner, digest, expires, caller.may(Role.ADMIN)
             )
         )
         assert isinstance(issued, Issued)

@@ -36,7 +36,7 @@ class Files(Protocol):
         ...
 
 
-class Describing(Protocol):
+class RowFiles(Protocol):
     def describe(self, digest: str, form: str) -> Rows:
         """The file's column names and its number of rows. It may read the whole file. Raises
         InvalidBag, with the reason."""
@@ -48,7 +48,7 @@ class Describing(Protocol):
 
 
 class Admission:
-    def __init__(self, files: Files, tables: Describing) -> None:
+    def __init__(self, files: Files, tables: RowFiles) -> None:
         self._files = files
         self._tables = tables
         self._threads = Workers(SUBMISSIONS, "admission")  # large files take a while

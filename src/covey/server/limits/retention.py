@@ -27,7 +27,7 @@ SOON_SECONDS = 1.0  # between tries to read from the record who holds which file
 UNUSED_SECONDS = 6 * 3600.0
 
 
-class Collecting(Protocol):
+class FileCollector(Protocol):
     """The files, and who holds which."""
 
     def restore(self, named: NamedFiles) -> None: ...
@@ -43,7 +43,7 @@ class Retention:
     def __init__(
         self,
         access: ServerAccess,
-        files: Collecting,
+        files: FileCollector,
         *,
         keep_logs_days: float,
         keep_files_days: float,

@@ -21,7 +21,7 @@ class _Read(NamedTuple):
     row: int
 
 
-class Unread:
+class UnreadResults:
     def __init__(self) -> None:
         self._read: dict[BagId, _Read] = {}
 

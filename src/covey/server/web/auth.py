@@ -80,17 +80,17 @@ class Guard:
 
     def caller(self, authorization: str) -> Caller:
         """Raises HttpProblem, with the same words whatever is wrong with the token."""
-        given = authorization.encode("utf-8", "surrogateescape")
-        if hmac.compare_digest(given, self._own):
+        shown = authorization.encode("utf-8", "surrogateescape")
+        if hmac.compare_digest(shown, self._own):
             return Caller(Role.ADMIN, "", "the server's own", trusted=True)
         kind, _, token = authorization.partition(" ")
         if kind.lower() == "bearer" and token.startswith(TOKEN_PREFIX):
             if not self._decider.ready:
                 words = "the server is starting and has not read its tokens yet; try again"
                 raise HttpProblem(503, "unavailable", words, 1)
-            found = self._decider.ask(ValidToken(token))
-            if found is not None:
-                return Caller(found.role, found.owner, found.name, found.expires)
+            record = self._decider.ask(ValidToken(token))
+            if record is not None:
+                return Caller(record.role, record.owner, record.name, record.expires)
         words = "a valid token is needed, in the header Authorization: Bearer TOKEN"
         raise HttpProblem(401, "unauthorized", words)
 
@@ -123,11 +123,11 @@ class PilotSecrets:
         self._now = now
         self._seen: dict[int, tuple[bytes, str, int]] = {}  # the last good one of each pilot
 
-    def owner(self, job: str, given: bytes, decider: Decider) -> str:
+    def owner(self, job: str, shown: bytes, decider: Decider) -> str:
         """Whose tasks a pilot of this site job may run (empty: anybody's). Raises HttpProblem if
         the secret is not the job's, or the job has ended."""
         expected = tokens.job_secret(self._master, job).encode()
-        if not job or not hmac.compare_digest(given, expected):
+        if not job or not hmac.compare_digest(shown, expected):
             words = "this secret belongs to another server, or to another site job"
             raise HttpProblem(401, "unauthorized", words)
         hand = tokens.read_hand_job(job)
@@ -144,12 +144,12 @@ class PilotSecrets:
         expires = int(self._now()) + CREDENTIAL_SECONDS
         return f"{pilot}.{expires}.{self._seal(pilot, enrolment, expires)}"
 
-    def left_seconds(self, record: PilotRecord, given: bytes) -> float:
+    def left_seconds(self, record: PilotRecord, credential: bytes) -> float:
         """For how many seconds this credential of the pilot is valid; 0 or less: it is invalid."""
         seen = self._seen.get(record.id)  # to check a seal is a tenth of the cost of a sync
-        if seen and hmac.compare_digest(given, seen[0]) and seen[1] == record.credential:
+        if seen and hmac.compare_digest(credential, seen[0]) and seen[1] == record.credential:
             return seen[2] - self._now()
-        parts = given.split(b".")
+        parts = credential.split(b".")
         if len(parts) != 3:
             return 0.0
         number, until, seal = parts
@@ -160,7 +160,7 @@ class PilotSecrets:
             return 0.0
         if len(self._seen) >= MOST_SEEN:
             self._seen.clear()
-        self._seen[record.id] = given, record.credential, int(until)
+        self._seen[record.id] = credential, record.credential, int(until)
         return int(until) - self._now()
 
     def _seal(self, pilot: int, enrolment: str, expires: int) -> str:

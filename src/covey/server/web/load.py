@@ -206,11 +206,11 @@ def memory() -> int:
 
 def half_of_memory() -> int:
     """Half of this machine's memory, or of what our control group may use."""
-    found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         text = Path("/sys/fs/cgroup/memory.max").read_text().strip()
         if text.isdigit():
-            found = min(found, int(text))
+            total = min(total, int(text))
     except OSError:
         pass
-    return max(found // 2, 256 << 20)
+    return max(total // 2, 256 << 20)

@@ -51,11 +51,11 @@ class HttpProblem(Exception):
         return msgspec.json.encode(document)
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        found = [(b"content-type", b"application/problem+json")]
+        headers = [(b"content-type", b"application/problem+json")]
         if self.retry_seconds:
             # With fractions of a second: pilots have a time slot in a line.
-            found.append((b"retry-after", f"{self.retry_seconds:.4g}".encode()))
-        return found
+            headers.append((b"retry-after", f"{self.retry_seconds:.4g}".encode()))
+        return headers
 
 
 def no_bag(bag: int) -> HttpProblem:

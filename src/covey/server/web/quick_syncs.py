@@ -250,8 +250,8 @@ def protocol_for(
     """The class of uvicorn's protocol objects. `unread`: bytes of answers that clients have not
     read yet."""
     unread = unread or Shares(UNREAD_BYTES)
-    given = {"syncs": syncs, "budget": budget, "refusals": refusals, "unread": unread}
-    return type("Quick", (_Quick,), given)
+    attributes = {"syncs": syncs, "budget": budget, "refusals": refusals, "unread": unread}
+    return type("Quick", (_Quick,), attributes)
 
 
 def _later(problem: HttpProblem) -> HttpProblem:

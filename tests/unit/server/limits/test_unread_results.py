@@ -10,7 +10,7 @@ from covey.core.record.events import Committed
 from covey.core.record.model import BagId, PilotId
 from covey.pilot.protocol.messages import Answer, End
 from covey.questions.bag_questions import Progress, ProgressOfBag
-from covey.server.limits.unread_results import Unread
+from covey.server.limits.unread_results import UnreadResults
 from covey.wire import ResultQuery, ResultRow
 from tests.unit.core.table import Hand, Table, end, replies, spec
 
@@ -58,7 +58,7 @@ class Record:
 
 
 def test_a_new_bag_has_nothing_and_an_old_one_is_read_first() -> None:
-    table, unread = Table(), Unread()
+    table, unread = Table(), UnreadResults()
     bag = table.scheduler.state.bags[BagId(table.submit(spec(4)))]
     assert unread.certainly_none(progress(table, bag.id), FOLLOW)
     assert not unread.certainly_none(None, FOLLOW)
@@ -83,7 +83,7 @@ def test_a_new_bag_has_nothing_and_an_old_one_is_read_first() -> None:
     ],
 )
 def test_other_orders_are_read(other: ResultQuery) -> None:
-    table, unread = Table(), Unread()
+    table, unread = Table(), UnreadResults()
     bag = table.scheduler.state.bags[BagId(table.submit(spec(4)))]
     assert not unread.certainly_none(progress(table, bag.id), other)
 
@@ -98,7 +98,7 @@ def test_other_orders_are_read(other: ResultQuery) -> None:
     ],
 )
 def test_from_a_part_nothing_is_learnt(query: ResultQuery, rows: list[ResultRow]) -> None:
-    table, unread = Table(), Unread()
+    table, unread = Table(), UnreadResults()
     bag = table.scheduler.state.bags[BagId(table.submit(spec(4)))]
     pilot = table.enrol()
     pilot.ask(ends=[end(pilot.ask())])
@@ -110,7 +110,7 @@ def test_from_a_part_nothing_is_learnt(query: ResultQuery, rows: list[ResultRow]
 
 @pytest.mark.parametrize("seed", range(30))
 def test_in_any_order_of_ends_commits_and_questions(seed: int) -> None:
-    random, table, unread = Random(seed), Table(durable=False), Unread()
+    random, table, unread = Random(seed), Table(durable=False), UnreadResults()
     bag = _submitted(table)
     record, pilot = Record(table, bag), _enrolled(table)
     held: list[End] = []
