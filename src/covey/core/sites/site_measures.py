@@ -9,15 +9,11 @@ An owner's figures come from jobs that were asked for in the owner's name. The s
 of a site are everybody's: they do not depend on who asked for the pilot.
 """
 
-import math
 from collections.abc import Iterable
-from statistics import median
-
-from msgspec.structs import asdict
 
 from covey.core.record.model import JobOutcome
 from covey.core.sites.measures import UNKNOWN, SiteMeasures
-from covey.core.sites.wait_estimate import FADING, estimate
+from covey.core.sites.wait_estimate import WEIGHTS, estimate
 from covey.core.state import Site, State
 from covey.core.state.sites import Measured, Wait
 
@@ -56,7 +52,7 @@ def _is_fresh(kept: Measured, now: float) -> bool:
 
 
 def _measure(state: State, now: float, site: Site, owner: str) -> SiteMeasures:
-    samples = site.samples
+    samples, capacity = site.samples, site.samples.capacity
     done = [wait for wait in samples.waits if not owner or wait.owner == owner]
     waiting = _waiting(state, now, site, owner)
     wait = estimate(done, waiting)
@@ -76,7 +72,11 @@ def _measure(state: State, now: float, site: Site, owner: str) -> SiteMeasures:
         speed=samples.told_speed,
         filling_rate=samples.told_filling,
         measured_at=samples.newest or None,
-        **asdict(samples.capacity),
+        free_cores=capacity.free_cores,
+        total_cores=capacity.total_cores,
+        free_nodes=capacity.free_nodes,
+        total_nodes=capacity.total_nodes,
+        queue_length=capacity.queue_length,
         capacity_at=samples.capacity_at or None,
     )
 
@@ -100,17 +100,20 @@ def _waiting(state: State, now: float, site: Site, owner: str) -> list[Wait]:
 
 def _shares(outcomes: list[JobOutcome]) -> tuple[float | None, float | None]:
     """The parts that failed and that the site took away, newer ones counting more."""
-    told = [outcome for outcome in outcomes if outcome in _TOLD]
-    if not told:
-        return None, None
-    weights = [FADING**age for age in range(len(told) - 1, -1, -1)]
-    whole = math.fsum(weights)
-    pairs = list(zip(told, weights, strict=True))
-    failed = math.fsum(w for outcome, w in pairs if outcome is JobOutcome.FAILED)
-    preempted = math.fsum(w for outcome, w in pairs if outcome is JobOutcome.PREEMPTED)
-    return failed / whole, preempted / whole
+    whole = failed = preempted = 0.0
+    told = [outcome for outcome in reversed(outcomes) if outcome in _TOLD]
+    for outcome, weight in zip(told, WEIGHTS, strict=False):
+        whole += weight
+        if outcome is JobOutcome.FAILED:
+            failed += weight
+        elif outcome is JobOutcome.PREEMPTED:
+            preempted += weight
+    return (failed / whole, preempted / whole) if told else (None, None)
 
 
 def _middle(seconds: Iterable[float]) -> float | None:
-    found = list(seconds)
-    return median(found) if found else None
+    found = sorted(seconds)
+    half = len(found) // 2
+    if not found:
+        return None
+    return found[half] if len(found) % 2 else (found[half - 1] + found[half]) / 2

@@ -18,10 +18,11 @@ from collections.abc import Sequence
 from operator import neg
 from typing import NamedTuple, TypeAlias
 
-from covey.core.state.sites import Wait
+from covey.core.state.sites import MOST_OUTCOMES, MOST_WAITS, Wait
 
 HALF_SAMPLES = 20
-FADING = 0.5 ** (1.0 / HALF_SAMPLES)
+# What a sample weighs, by how many came later.
+WEIGHTS = tuple(0.5 ** (age / HALF_SAMPLES) for age in range(max(MOST_WAITS, MOST_OUTCOMES)))
 TREND_SAMPLES = 4  # started ones, before there is a trend
 TREND_SECONDS = 60.0  # between the first and the last submission, likewise
 ALMOST = 1e-9
@@ -53,10 +54,10 @@ def estimate(done: Sequence[Wait], waiting: Sequence[Wait]) -> WaitEstimate | No
 
 def _weighed(done: Sequence[Wait], waiting: Sequence[Wait]) -> list[_Sample]:
     """The shortest wait first; of equal ones, those that have started."""
-    found, weight = [], 1.0
-    for wait in reversed(done):
-        found.append((wait.seconds, not wait.started, weight * wait.jobs, wait.since))
-        weight *= FADING
+    found = [
+        (seconds, not started, weight, since)
+        for (_, since, seconds, started, _), weight in zip(reversed(done), WEIGHTS, strict=False)
+    ]
     found += [(wait.seconds, True, float(wait.jobs), wait.since) for wait in waiting]
     found.sort()
     return found
