@@ -70,6 +70,8 @@ FOUND: dict[str, int] = {
     "lets_anybody_in": 28,
     "forgets_that_pilots_end": 36,
     "forgets_a_removed_site_at_once": 7,
+    "forgets_how_jobs_ended": 0,
+    "lets_jobs_start_before_they_wait": 0,
     "tries_again_on_the_same_host": 7,
     "repeats_without_a_cap": 15,
     "forgets_what_appended_tasks_need": 2,

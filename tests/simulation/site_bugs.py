@@ -12,8 +12,8 @@ from covey.core.match.site_access import SiteBar
 from covey.core.protocol import recovery
 from covey.core.record.actions import Change, ForgetSite, SaveJob, SubmitPilots
 from covey.core.record.events import SiteRemoved
-from covey.core.record.model import JobId, SiteStatus, Snapshot
-from covey.core.sites import allowed_sites, demand, overlay, site_table
+from covey.core.record.model import JobId, JobOutcome, JobRecord, SiteStatus, Snapshot
+from covey.core.sites import allowed_sites, demand, job_history, overlay, site_table
 from covey.core.sites.demand import DemandRow
 from covey.core.state import Bag, Job, Pilot, Site, State
 from covey.core.turn import Turn
@@ -173,3 +173,16 @@ def forgets_a_removed_site_at_once(
     right(turn, event)
     if turn.state.sites.pop(event.site, None) is not None:
         turn.write(ForgetSite(event.site))
+
+
+@bug((job_history, "_outcome"), words="does not tell how job")
+def forgets_how_jobs_ended(right: Callable[..., JobOutcome], *_: object) -> JobOutcome:
+    return JobOutcome.UNKNOWN
+
+
+@bug((job_history, "_save"), words="are not in order")
+def lets_jobs_start_before_they_wait(
+    right: Callable[..., None], turn: Turn, job: Job, record: JobRecord
+) -> None:
+    started = record.submitted - 5.0 if record.started else 0.0
+    right(turn, job, replace(record, started=started))
