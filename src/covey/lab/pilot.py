@@ -2,8 +2,9 @@
 
 It keeps the rules of `covey.pilot.protocol.messages`, on a network that loses nothing and keeps the
 order: it enrols, reports ends at once, and has a sync parked while it has a free slot. With
-`connected` in the world file, it has a sync parked while it is busy, too. Without, it hears of
-cancellations only with its next report, as BOINC's clients do. Tasks are long here, so it
+`connected` in the world file, it has a sync parked while it is busy, too, if any bag's policy may
+stop a task or send some ahead: else nothing is said to busy pilots. Without `connected`, it hears
+of cancellations only with its next report, as BOINC's clients do. Tasks are long here, so it
 prefetches nothing.
 
 The pilot of a site job goes home when the server says so, when it was idle for long, and when its
@@ -110,12 +111,13 @@ class LabPilot:
         self._ask()
 
     def _ask(self) -> None:
-        """Park a sync if there is a free slot, or if busy pilots stay connected. Or go home."""
+        """Park a sync if there is a free slot, or if the server may call busy pilots. Or go
+        home."""
         tasks = len(self._running) + len(self._waiting)
-        connected = self._server.part.connected
+        calls = self._server.calls_busy
         if not tasks and self._leaves:
             self.leave("it was sent home, or its time is nearly over")
-        elif not self._open and (connected or self._used + len(self._waiting) < self.slots):
+        elif not self._open and (calls or self._used + len(self._waiting) < self.slots):
             self._send([])
             if not tasks and self._idle_seconds:
                 self._mind_idleness()

@@ -5,6 +5,7 @@ from random import Random
 from typing import Protocol
 
 from covey.core.match import policy_budget
+from covey.core.match.policies import Compiled
 from covey.core.record.actions import (
     Action,
     CancelJobs,
@@ -70,6 +71,7 @@ class LabServer:
         self.places: dict[str, LabJobs] = {}
         self.accounts: dict[int, Account] = {}  # by bag
         self.bags: dict[int, BagPart] = {}
+        self.calls_busy = False  # whether it may have anything to say to pilots that are busy
         self._tail = world.tail
         self._before_tail = len(world.bags)  # bags whose tail has not begun
         self._seed = seed
@@ -112,6 +114,9 @@ class LabServer:
             retries=part.retries,
             policy=policy,
         )
+        rules = Compiled(policy)
+        may_stop = rules.replicates or rules.limiting or bool(policy.deadline)
+        self.calls_busy = self.calls_busy or (self.part.connected and may_stop)
         random = Random(f"{self._seed}/bag {part.name}")
         times = [part.time.draw(random) for _ in range(part.tasks)]
         account = Account(part.name, part.tasks, self.clock.time, self._tail)
