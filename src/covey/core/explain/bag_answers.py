@@ -97,25 +97,25 @@ def _short_hosts(state: State, bag: Bag) -> list[str]:
     """The hosts, if tasks wait and every host that could take them is short of disk space."""
     if not bag.unsent():
         return []
-    found = [one for one in can_see(state, bag) if one.status is PilotStatus.ACTIVE]
-    if not found or not all(one.shortage for one in found):
+    pilots = [pilot for pilot in can_see(state, bag) if pilot.status is PilotStatus.ACTIVE]
+    if not pilots or not all(pilot.shortage for pilot in pilots):
         return []
-    return list(dict.fromkeys(one.record.host for one in found))
+    return list(dict.fromkeys(pilot.record.host for pilot in pilots))
 
 
 def _trouble(state: State, bag: Bag) -> Trouble | None:
     """Why attempts of the bag could not be made, if that is so on all hosts that have some, and no
     attempt has ended since."""
-    found = bag.failures.trouble
-    if found is None or found.ends != bag.progress.ends:
+    trouble = bag.failures.trouble
+    if trouble is None or trouble.ends != bag.progress.ends:
         return None
-    if state.ticked - found.at > TROUBLE_SECONDS:
+    if state.ticked - trouble.at > TROUBLE_SECONDS:
         return None
     for attempts in islice(bag.places.live.values(), MOST_TASKS):
         tally = bag.hosts.tallies.get(state.pilots[attempts[0].pilot].record.host)
         if tally is None or not tally.failures:
             return None  # on this host attempts may be well
-    return found
+    return trouble
 
 
 def _nobody(state: State, bag: Bag, waiting: Sequence[Need]) -> Reason | None:
@@ -150,9 +150,9 @@ def _unknown_site(state: State, bag: Bag) -> Reason | None:
     wanted = bag.policy.spec.only_sites
     if not wanted or not bag.unsent():
         return None
-    known = {name.lower() for name in (*state.sites, BY_HAND)}
-    known |= {pilot.record.site.lower() for pilot in state.pilots.values()}
-    if any(name.lower() in known for name in wanted):
+    present = {name.lower() for name in (*state.sites, BY_HAND)}
+    present |= {pilot.record.site.lower() for pilot in state.pilots.values()}
+    if any(name.lower() in present for name in wanted):
         return None
     there = f"sites: {', '.join(state.sites)}" if state.sites else "no site is set up"
     words = f"there is no site {' or '.join(wanted)} ({there})"
@@ -163,7 +163,7 @@ def _never(state: State, placing: list[Site], bag: Bag, waiting: Sequence[Need])
     """Why none of these sites can get a pilot for the bag; None if one may."""
     if not bag.unsent() or bag.places.rescue:
         return None
-    told, needs = [], waiting or [one.need for one in bag.classes]
+    reasons, needs = [], waiting or [class_.need for class_ in bag.classes]
     for site in placing:
         spec = site.record.spec
         if site_answers.is_hidden(spec, bag.spec.owner):
@@ -171,8 +171,8 @@ def _never(state: State, placing: list[Site], bag: Bag, waiting: Sequence[Need])
         why = _failing(site) or site_answers.never(state, site, bag, needs)
         if not why:
             return None
-        told.append(f"{spec.name}: {why}")
-    named = f": {'; '.join(told[:FEW])}" if told else ": no site accepts tasks of its owner"
+        reasons.append(f"{spec.name}: {why}")
+    named = f": {'; '.join(reasons[:FEW])}" if reasons else ": no site accepts tasks of its owner"
     return Reason(kind="no site", text=f"no site can get a pilot for it{named}")
 
 
@@ -339,10 +339,10 @@ def _ask_pilots(
         if is_here(state, pilot):
             judged.append(judge(state, now, view, pilot, classes))
         yield
-    verdicts = lenient(view, [one for one in judged if is_here(state, one.pilot)])
-    able = [one for one in verdicts if one.kind in ABLE]
-    answer.hosts = len({one.pilot.record.host for one in verdicts})
-    answer.able = len({one.pilot.record.host for one in able})
+    verdicts = lenient(view, [verdict for verdict in judged if is_here(state, verdict.pilot)])
+    able = [verdict for verdict in verdicts if verdict.kind in ABLE]
+    answer.hosts = len({verdict.pilot.record.host for verdict in verdicts})
+    answer.able = len({verdict.pilot.record.host for verdict in able})
     answer.near = nearest(view, verdicts, classes)
     if not pilots:
         answer.sites = site_answers.for_bag(state, now, bag)
@@ -354,7 +354,7 @@ def _ask_pilots(
     if obvious is not None or not pilots:
         return
     if able:
-        chosen = max(able, key=lambda one: one.kind == FREE).pilot
+        chosen = max(able, key=lambda verdict: verdict.kind == FREE).pilot
         answer.first = before(state, now, chosen, bag)[:FEW]
         answer.first_on = chosen.record.host
     for reason in _counted(verdicts, now, answer):
@@ -370,33 +370,36 @@ def _ask_pilots(
 
 def _coming(sites: list[Chance]) -> Reason:
     """The reason if no pilot is connected, but there are sites."""
-    able = [one for one in sites if one.able]
+    able = [chance for chance in sites if chance.able]
     if able or not sites:
-        there = [one for one in able if one.waiting]
-        waiting, where = sum(one.waiting for one in there), ", ".join(one.site for one in there)
+        there = [chance for chance in able if chance.waiting]
+        waiting, where = (
+            sum(chance.waiting for chance in there),
+            ", ".join(chance.site for chance in there),
+        )
         many = "1 pilot waits" if waiting == 1 else f"{waiting:,} pilots wait"
         words = f"{many} to start at {where}" if where else "a pilot is being started"
         return Reason(kind="starting", text=words)
-    told = "; ".join(f"{one.site}: {one.text}" for one in sites[:FEW])
-    return Reason(kind="no site", text=f"no site can get a pilot for it: {told}")
+    reasons = "; ".join(f"{chance.site}: {chance.text}" for chance in sites[:FEW])
+    return Reason(kind="no site", text=f"no site can get a pilot for it: {reasons}")
 
 
 def _unserved(
     view: PolicyView, classes: list[SampledClass], verdicts: list[Obstacle]
 ) -> Iterator[Reason]:
     """The reason if some classes of tasks can run on a connected host, and others cannot."""
-    served = {number for one in verdicts for number in one.served}
+    served = {number for verdict in verdicts for number in verdict.served}
     names = view.bag.body.names
     places = view.compiled.parameters(names)
-    told = []
+    unserved = []
     for number, case in enumerate(classes):
         if number not in served and case.values is not None and places:
-            told.append(", ".join(f"{names[place]}={case.values[place]}" for place in places))
+            unserved.append(", ".join(f"{names[place]}={case.values[place]}" for place in places))
         elif number not in served:
-            told.append(", ".join(_wants(view.bag.classes[case.kind].need)))
-    if told:
-        more = f" or {len(told) - FEW} others" if len(told) > FEW else ""
-        words = f"no connected host can run tasks with {' or '.join(told[:FEW])}{more}"
+            unserved.append(", ".join(_wants(view.bag.classes[case.kind].need)))
+    if unserved:
+        more = f" or {len(unserved) - FEW} others" if len(unserved) > FEW else ""
+        words = f"no connected host can run tasks with {' or '.join(unserved[:FEW])}{more}"
         yield Reason(kind="requirements", text=words)
 
 
@@ -426,8 +429,8 @@ _ONE = {"hosts": "1 host", "are": "is", "was": "was", "s": "s"}
 def _counted(verdicts: list[Obstacle], now: float, answer: BagAnswer) -> Iterator[Reason]:
     """The reasons, each with the hosts that it counts. What concerns all hosts comes first."""
     kinds: dict[str, list[Obstacle]] = {}
-    for one in verdicts:
-        kinds.setdefault(one.kind, []).append(one)
+    for verdict in verdicts:
+        kinds.setdefault(verdict.kind, []).append(verdict)
     if kinds.keys() == {REFUSED}:
         words = "no connected host meets its requirements"
         yield Reason(kind="requirements", text=words, hosts=_hosts(verdicts))
@@ -442,18 +445,18 @@ def _counted(verdicts: list[Obstacle], now: float, answer: BagAnswer) -> Iterato
 
 
 def _reason(kind: str, verdicts: list[Obstacle], now: float) -> Reason:
-    told, words = _WORDS[kind]
-    count = len({one.pilot.record.host for one in verdicts})
+    reason, words = _WORDS[kind]
+    count = len({verdict.pilot.record.host for verdict in verdicts})
     many = {"hosts": f"{count:,} hosts", "are": "are", "was": "were", "s": ""}
     names = _hosts(verdicts)
     named = ", ".join(names) + (f" and {count - len(names):,} more" if count > len(names) else "")
     text = words.format(**(_ONE if count == 1 else many), names=named)
-    until = min((one.until for one in verdicts if one.until > now), default=0.0)
-    return Reason(kind=told, text=text, hosts=_hosts(verdicts), until=until)
+    until = min((verdict.until for verdict in verdicts if verdict.until > now), default=0.0)
+    return Reason(kind=reason, text=text, hosts=_hosts(verdicts), until=until)
 
 
 def _hosts(verdicts: Iterable[Obstacle]) -> list[str]:
-    return list(dict.fromkeys(one.pilot.record.host for one in verdicts))[:FEW]
+    return list(dict.fromkeys(verdict.pilot.record.host for verdict in verdicts))[:FEW]
 
 
 def _rivals(answer: BagAnswer) -> Reason:
@@ -480,8 +483,10 @@ def of_task(state: State, now: float, bag: Bag, task: int) -> TaskAnswer:
     if values is not None and not bag.quarantine.shell:
         answer.need = need_now(bag, task, bag.classes[_class_of(bag, values)].need)
     attempts = bag.places.live.get(task, [])
-    going = {one.id for one in probably_running(state, bag)} if attempts else set()
-    answer.running = [_running(state, now, bag, one, one.id in going) for one in attempts]
+    going = {attempt.id for attempt in probably_running(state, bag)} if attempts else set()
+    answer.running = [
+        _running(state, now, bag, attempt, attempt.id in going) for attempt in attempts
+    ]
     if task in bag.places.done or task in bag.places.failed:
         answer.state = "done" if task in bag.places.done else "failed"
         answer.summary = "it is done" if task in bag.places.done else "it failed"
@@ -493,9 +498,9 @@ def of_task(state: State, now: float, bag: Bag, task: int) -> TaskAnswer:
     if not attempts:
         answer.summary = _why_it_waits(state, now, bag, task)
         return answer
-    started = any(not one.ahead for one in answer.running)
+    started = any(not attempt.ahead for attempt in answer.running)
     answer.state = "running" if started else "sent"
-    places = ", ".join(one.host for one in answer.running)
+    places = ", ".join(attempt.host for attempt in answer.running)
     again = f", {len(attempts)} attempts" if len(attempts) > 1 else ""
     there = "runs on" if started else "waits for a slot of"
     answer.summary = f"it {there} {places}{again}"
@@ -530,11 +535,11 @@ def _why_it_waits(state: State, now: float, bag: Bag, task: int) -> str:
     if bag.classes.long_first:
         seconds = bag.classes[kind].need.limit_seconds
         classes = zip(bag.classes, bag.places.ready, strict=True)
-        longer = sum(len(ready) for one, ready in classes if one.need.limit_seconds > seconds)
+        longer = sum(len(ready) for class_, ready in classes if class_.need.limit_seconds > seconds)
     ahead = bag.places.ready[kind].rank(task) - 1
-    told = [f"{_tasks(longer)} with a longer declared time"] if longer else []
-    told += [f"{_tasks(ahead)} of the same kind"] if ahead else []
-    return f"it waits behind {' and '.join(told)}" if told else "it waits for a host"
+    others = [f"{_tasks(longer)} with a longer declared time"] if longer else []
+    others += [f"{_tasks(ahead)} of the same kind"] if ahead else []
+    return f"it waits behind {' and '.join(others)}" if others else "it waits for a host"
 
 
 def _running(state: State, now: float, bag: Bag, attempt: Attempt, started: bool) -> RunningAttempt:

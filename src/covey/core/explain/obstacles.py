@@ -106,13 +106,17 @@ def _may_hold_more(view: PolicyView, pilot: Pilot, matches: dict[int, Match]) ->
     `dispatch`, a class is limited by all classes of the bag that do not rank lower."""
     if not view.compiled.limiting:
         return True
-    said = list(matches.values())
+    others = list(matches.values())
     for kind, class_ in enumerate([] if _is_alike(view) else view.bag.classes[:MOST_LIMITING]):
         view.at(pilot, SampledClass(kind, class_.sample))
         match = view.match()
-        said += [match] if match is not None else []
+        others += [match] if match is not None else []
     held = held_of(view.state, pilot, view.bag.spec.owner)
-    full = [one.rank for one in said if one.concurrency is not None and one.concurrency <= held]
+    full = [
+        match.rank
+        for match in others
+        if match.concurrency is not None and match.concurrency <= held
+    ]
     return any(match.rank > max(full, default=-math.inf) for match in matches.values())
 
 
@@ -138,13 +142,16 @@ def lets(view: PolicyView) -> bool:
 
 def lenient(view: PolicyView, verdicts: list[Obstacle]) -> list[Obstacle]:
     """No pilot rests or is banned if no pilot of which nothing bad is known can do the tasks."""
-    if not any(one.until for one in verdicts) or any(
-        one.served and not one.until for one in verdicts
+    if not any(verdict.until for verdict in verdicts) or any(
+        verdict.served and not verdict.until for verdict in verdicts
     ):
         return verdicts
     if blame.somebody_can(view.state, view.bag, lambda pilot: _lets_any(view, pilot)):
         return verdicts
-    return [one._replace(kind=one.besides, until=0.0) if one.until else one for one in verdicts]
+    return [
+        verdict._replace(kind=verdict.besides, until=0.0) if verdict.until else verdict
+        for verdict in verdicts
+    ]
 
 
 def _lets_any(view: PolicyView, pilot: Pilot) -> bool:
@@ -165,8 +172,8 @@ def _too_small(need: Need, record: PilotRecord) -> Near:
         (need.memory_mb, record.memory_mb, "MB of memory", "Host.Memory"),
         (need.disk_mb, record.disk_mb, "MB of disk", "Host.Disk"),
     ):
-        said = there or unit in ("cores", "GPUs")
-        if said and wanted > there:
+        is_told = there or unit in ("cores", "GPUs")
+        if is_told and wanted > there:
             missing.append(f"{wanted:,} {unit}")
             values[name] = str(there)
     return Near(host=record.host, missing=missing, values=values)
@@ -174,7 +181,7 @@ def _too_small(need: Need, record: PilotRecord) -> Near:
 
 def _lacking(view: PolicyView) -> Iterator[Node]:
     """Parts of JobRequirements that are not true where the view is."""
-    return (one.node for one in view.conditions() if view.value(one.node) is not True)
+    return (part.node for part in view.conditions() if view.value(part.node) is not True)
 
 
 def nearest(
@@ -182,19 +189,22 @@ def nearest(
 ) -> list[Near]:
     """The hosts that lack the fewest things, each once."""
     hosts: dict[str, Obstacle] = {}
-    for one in verdicts:
-        if one.lacking:
-            hosts.setdefault(one.pilot.record.host, one)
-    least = min((one.lacking for one in hosts.values()), default=0)
-    closest = [one for one in hosts.values() if one.lacking == least]
-    return [_near(view, one, classes) for one in closest[:MOST_NEAR]]
+    for verdict in verdicts:
+        if verdict.lacking:
+            hosts.setdefault(verdict.pilot.record.host, verdict)
+    least = min((verdict.lacking for verdict in hosts.values()), default=0)
+    closest = [verdict for verdict in hosts.values() if verdict.lacking == least]
+    return [_near(view, verdict, classes) for verdict in closest[:MOST_NEAR]]
 
 
 def _near(view: PolicyView, verdict: Obstacle, classes: list[SampledClass]) -> Near:
-    record, known = verdict.pilot.record, view.bag.classes
+    record, bag_classes = verdict.pilot.record, view.bag.classes
     if verdict.kind == SMALL:
-        return _too_small(known[classes[0].kind].need, record)
-    view.at(verdict.pilot, next(one for one in classes if weight(known[one.kind].need, record)))
+        return _too_small(bag_classes[classes[0].kind].need, record)
+    view.at(
+        verdict.pilot,
+        next(case for case in classes if weight(bag_classes[case.kind].need, record)),
+    )
     missing, values = [], {}
     for part in _lacking(view):
         missing.append(unparse(part))

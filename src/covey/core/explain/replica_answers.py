@@ -25,8 +25,10 @@ def _forbidden(view: PolicyView) -> str:
     if bag.open:
         return f"it is open: tasks may still be added (covey close {bag.id})"
     if not view.tail:
-        told = ", ".join(f"{k} is {v}" for k, v in view.values(view.node("TailCondition")).items())
-        return f"it is not in its tail: {view.compiled.texts['TailCondition']}, where {told}"
+        values = ", ".join(
+            f"{k} is {v}" for k, v in view.values(view.node("TailCondition")).items()
+        )
+        return f"it is not in its tail: {view.compiled.texts['TailCondition']}, where {values}"
     return "" if bag.places.live else "no task is running"
 
 
@@ -34,7 +36,7 @@ def of_tasks(view: PolicyView, tasks: Iterable[int] | None = None) -> Steps[Repl
     why = _forbidden(view)
     if why:
         return Replication(active=False, text=f"no running task gets another attempt: {why}")
-    found = Replication(active=True, text="")
+    answer = Replication(active=True, text="")
     for task in list(islice(view.bag.places.live if tasks is None else tasks, MOST_TASKS)):
         if view.tired():
             break
@@ -43,22 +45,22 @@ def of_tasks(view: PolicyView, tasks: Iterable[int] | None = None) -> Steps[Repl
         wants = view.named("ReplicationRequirements")
         most = int(max(1.0, match_cache.as_number(view.named("MaxReplicas"), 2.0)))
         if wants is not True:
-            found.refused += 1
-            if not found.values:
-                found.values = view.values(view.node("ReplicationRequirements"))
+            answer.refused += 1
+            if not answer.values:
+                answer.values = view.values(view.node("ReplicationRequirements"))
                 if wants is ERROR:
-                    found.values["ReplicationRequirements"] = shown(wants)
+                    answer.values["ReplicationRequirements"] = shown(wants)
         elif len(view.bag.places.live.get(task, ())) >= most:
-            found.full += 1
+            answer.full += 1
         else:
-            found.wanted += 1
-    looked = found.wanted + found.refused + found.full
+            answer.wanted += 1
+    looked = answer.wanted + answer.refused + answer.full
     many = "1 task" if looked == 1 else f"{looked:,} tasks"
-    told = [f"{found.wanted:,} of {many} may get another attempt"]
-    told += [f"replication is not true for {found.refused:,}"] if found.refused else []
-    told += [f"{found.full:,} have max_replicas attempts already"] if found.full else []
-    found.text = "it is in its tail: " + "; ".join(told)
-    return found
+    words = [f"{answer.wanted:,} of {many} may get another attempt"]
+    words += [f"replication is not true for {answer.refused:,}"] if answer.refused else []
+    words += [f"{answer.full:,} have max_replicas attempts already"] if answer.full else []
+    answer.text = "it is in its tail: " + "; ".join(words)
+    return answer
 
 
 def of_task(view: PolicyView, task: int) -> Replication:
@@ -67,18 +69,18 @@ def of_task(view: PolicyView, task: int) -> Replication:
         return Replication(active=True, text="it is past its deadline, and offered to other hosts")
     attempts = bag.places.live.get(task, [])
     most = match_cache.most_replicas(view.state, view.now, bag, task)
-    if len(attempts) >= most and all(one.expired for one in attempts):
+    if len(attempts) >= most and all(attempt.expired for attempt in attempts):
         words = f"all its attempts are past their deadline; max_replicas allows no more than {most}"
         return Replication(active=False, text=f"{words}, so one of them must end first")
-    found = finish(of_tasks(view, [task]))
-    if not found.active:
-        return found
+    answer = finish(of_tasks(view, [task]))
+    if not answer.active:
+        return answer
     if task in bag.replicas.offers:
-        found.text = "it is offered to hosts with a free slot"
-    elif found.full:
-        found.text = "it has as many attempts as max_replicas allows"
-    elif found.refused:
-        found.text = "replication is not true for it"
+        answer.text = "it is offered to hosts with a free slot"
+    elif answer.full:
+        answer.text = "it has as many attempts as max_replicas allows"
+    elif answer.refused:
+        answer.text = "replication is not true for it"
     else:
-        found.text = "the policy wants another attempt; the next host with a free slot may get it"
-    return found
+        answer.text = "the policy wants another attempt; the next host with a free slot may get it"
+    return answer

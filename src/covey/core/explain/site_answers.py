@@ -52,15 +52,15 @@ def of_site(state: State, now: float, site: Site, owner: str | None = None) -> S
         shares=broker_answers.of_site(state, now, site.record.spec.name, owner),
     )
     yield
-    found, allowed = _covered(state, now)
-    seen = [row for row in found if owner is None or row.bag.spec.owner == owner]
+    rows, allowed = _covered(state, now)
+    seen = [row for row in rows if owner is None or row.bag.spec.owner == owner]
     for row in seen:
         yield
         answer.wanting.append(_wanting(state, now, site, row, allowed))
-    able = [one for one in answer.wanting if one.kind == ABLE]
-    if any(one.missing for one in able) and not answer.reasons:
+    able = [wanting for wanting in answer.wanting if wanting.kind == ABLE]
+    if any(wanting.missing for wanting in able) and not answer.reasons:
         answer.reasons += _reached(state, now, site, answer, able)
-    answer.reasons += _no_demand(state, answer, len(found) - len(seen))
+    answer.reasons += _no_demand(state, answer, len(rows) - len(seen))
     answer.summary = _summary(answer)
     return answer
 
@@ -71,18 +71,22 @@ def _jobs(state: State, site: Site) -> list[Job]:
 
 def _pilots(state: State, site: Site) -> list[Pilot]:
     name, here = site.record.spec.name, PilotStatus.ACTIVE
-    return [one for one in state.pilots.values() if one.record.site == name and one.status is here]
+    return [
+        pilot
+        for pilot in state.pilots.values()
+        if pilot.record.site == name and pilot.status is here
+    ]
 
 
 def _covered(state: State, now: float) -> tuple[list[DemandRow], Allowed]:
     """The demand, with what is missing of it; and which of it may go where."""
-    found = demand.rows(state, now)
-    allowed_sites.shorten(state, now, found)
-    allowed = allowed_sites.allowed(state, now, found)
+    rows = demand.rows(state, now)
+    allowed_sites.shorten(state, now, rows)
+    allowed = allowed_sites.allowed(state, now, rows)
     demand.cover(
-        found, demand.supplies(state, now, Lives(found)).values(), Serves(allowed, state.sites)
+        rows, demand.supplies(state, now, Lives(rows)).values(), Serves(allowed, state.sites)
     )
-    return found, allowed
+    return rows, allowed
 
 
 # -- may anything be started there? --------------------------------------------------------------
@@ -151,7 +155,9 @@ def _reached(
         if limit.left <= 0 and (limit.key != "ramp" or queued.left > 0):
             yield Reason(kind="limit", text=_limit(limit))
     most = site.record.spec.per_user
-    for owner in dict.fromkeys(one.owner for one in able if one.missing) if most else ():
+    for owner in (
+        dict.fromkeys(wanting.owner for wanting in able if wanting.missing) if most else ()
+    ):
         if not site_table.room_of(state, now, site, owner):
             whose = f"tasks of {owner}" if owner else "tasks without an owner"
             there = f"{_count(most, 'pilot')} {'is' if most == 1 else 'are'} there for {whose}"
@@ -194,11 +200,11 @@ def _why_not(
 ) -> tuple[str, str]:
     """`ABLE`, or the obstacle to starting pilots there for the row; and that in words."""
     idle = allowed_sites.idle_at(state)
-    found = allowed_sites.obstacle(state, now, site, row, allowed, idle)
-    if found is None:
+    obstacle = allowed_sites.obstacle(state, now, site, row, allowed, idle)
+    if obstacle is None:
         rescued = "it takes tasks that failed elsewhere"
         return ABLE, rescued if row.rescue else "its pilots could run them"
-    return found.value, _obstacle_words(state, now, site, row, found)
+    return obstacle.value, _obstacle_words(state, now, site, row, obstacle)
 
 
 def _obstacle_words(
@@ -244,33 +250,33 @@ def is_hidden(spec: SiteSpec, owner: str) -> bool:
 def _refusal(state: State, now: float, site: str, row: DemandRow) -> str:
     """The part of the bag's policy that is false at the site, whatever the host."""
     bag = row.bag
-    if said := _by_name(site, bag):
-        return said
+    if by_name := _by_name(site, bag):
+        return by_name
     view = PolicyView(state, now, bag)
     view.at_site(site, SampledClass(row.kind, bag.classes[row.kind].sample))
     for name in _DECIDING:
         if name in view.compiled.texts:
-            false = [one for one in parts(view.node(name)) if view.value(one) is False]
+            false = [part for part in parts(view.node(name)) if view.value(part) is False]
             if false:
-                told = " and ".join(unparse(one) for one in false[:FEW])
+                texts = " and ".join(unparse(part) for part in false[:FEW])
                 values = [
                     f"{key} is {value}"
-                    for one in false[:FEW]
-                    for key, value in view.values(one).items()
+                    for part in false[:FEW]
+                    for key, value in view.values(part).items()
                     if key.lower().startswith("site.")
                 ]
                 where = f", where {', '.join(values)}" if values else ""
-                return f"{KEYS[name]} is false there: {told}{where}"
+                return f"{KEYS[name]} is false there: {texts}{where}"
     return f"{' or '.join(KEYS[name] for name in _DECIDING)} is false there for all of its tasks"
 
 
 def _by_name(site: str, bag: Bag) -> str:
     """Why the lists of sites in its policy keep the bag away from the site, if they do."""
-    said = bag.policy.spec
-    if said.only_sites and site not in said.only_sites:
-        return f"its policy allows other sites only: only_sites = {', '.join(said.only_sites)}"
-    if site in said.avoid_sites:
-        return f"its policy excludes it: avoid_sites = {', '.join(said.avoid_sites)}"
+    policy = bag.policy.spec
+    if policy.only_sites and site not in policy.only_sites:
+        return f"its policy allows other sites only: only_sites = {', '.join(policy.only_sites)}"
+    if site in policy.avoid_sites:
+        return f"its policy excludes it: avoid_sites = {', '.join(policy.avoid_sites)}"
     return ""
 
 
@@ -279,7 +285,7 @@ def _outliving(seconds: float, spec: SiteSpec) -> str:
 
 
 def _lacking(need: Need, spec: SiteSpec) -> str:
-    told = []
+    texts = []
     for wanted, there, unit in (
         (need.cores, spec.slots, "slots"),
         (need.gpus, spec.gpus, "GPUs"),
@@ -287,8 +293,8 @@ def _lacking(need: Need, spec: SiteSpec) -> str:
         (need.disk_mb, spec.disk_mb, "MB of disk"),
     ):
         if wanted > there and (there or unit in ("slots", "GPUs")):
-            told.append(f"{wanted:,} {unit}; its pilots have {there:,}")
-    return ", and ".join(told)
+            texts.append(f"{wanted:,} {unit}; its pilots have {there:,}")
+    return ", and ".join(texts)
 
 
 def _no_demand(state: State, answer: SiteAnswer, hidden: int) -> Iterator[Reason]:
@@ -297,19 +303,22 @@ def _no_demand(state: State, answer: SiteAnswer, hidden: int) -> Iterator[Reason
         whose = "of yours " if hidden else ""
         yield Reason(kind="idle", text=f"no task {whose}waits, so no pilot is needed")
         return
-    able = [one for one in answer.wanting if one.kind == ABLE]
-    if able and not any(one.missing for one in able):
-        yield Reason(kind="covered", text=_cover(state, sum(one.tasks for one in able)))
-    told: dict[str, list[Wanting]] = {}
-    for one in answer.wanting:
-        if one.kind != ABLE:
-            told.setdefault(one.text, []).append(one)
-    for text, ones in told.items():
-        tasks, bags = sum(one.tasks for one in ones), dict.fromkeys(one.bag for one in ones)
+    able = [wanting for wanting in answer.wanting if wanting.kind == ABLE]
+    if able and not any(wanting.missing for wanting in able):
+        yield Reason(kind="covered", text=_cover(state, sum(wanting.tasks for wanting in able)))
+    by_text: dict[str, list[Wanting]] = {}
+    for wanting in answer.wanting:
+        if wanting.kind != ABLE:
+            by_text.setdefault(wanting.text, []).append(wanting)
+    for text, alike in by_text.items():
+        tasks, bags = (
+            sum(wanting.tasks for wanting in alike),
+            dict.fromkeys(wanting.bag for wanting in alike),
+        )
         named = ", ".join(str(bag) for bag in list(bags)[:FEW]) + (", …" if len(bags) > FEW else "")
         many = f"bag {named}" if len(bags) == 1 else f"bags {named}"
         words = f"{_count(tasks, 'task')} of {many} cannot go there: {text}"
-        yield Reason(kind=ones[0].kind, text=words)
+        yield Reason(kind=alike[0].kind, text=words)
 
 
 def _cover(state: State, tasks: int) -> str:
@@ -331,7 +340,7 @@ def _summary(answer: SiteAnswer) -> str:
         there += f", {answer.waiting:,} waiting"
     first = answer.reasons[0].text if answer.reasons else ""
     if not first:
-        missing = sum(one.missing for one in answer.wanting)
+        missing = sum(wanting.missing for wanting in answer.wanting)
         first = f"it gets up to {_count(answer.room, 'more pilot')} for {_count(missing, 'task')}"
     return f"{there}: {first}"
 
@@ -359,7 +368,7 @@ def in_queues(state: State, now: float, bag: Bag) -> Reason | None:
     """The pilots for tasks of the bag's owner that have waited at sites for `QUEUE_SECONDS`."""
     if not bag.unsent():
         return None
-    told = []
+    queues = []
     for name, site in state.sites.items():
         jobs = [
             job
@@ -370,17 +379,17 @@ def in_queues(state: State, now: float, bag: Bag) -> Reason | None:
         if jobs:
             since = min(job.since for job in jobs)
             many = f"{_count(len(jobs), 'pilot')} {'waits' if len(jobs) == 1 else 'wait'}"
-            told.append(f"{many} in the queue of site {name}, the first for {now - since:.0f} s")
-    if not told:
+            queues.append(f"{many} in the queue of site {name}, the first for {now - since:.0f} s")
+    if not queues:
         return None
-    return Reason(kind="queue", text=f"tasks wait for pilots: {'; '.join(told[:FEW])}")
+    return Reason(kind="queue", text=f"tasks wait for pilots: {'; '.join(queues[:FEW])}")
 
 
 def for_bag(state: State, now: float, bag: Bag) -> list[Chance]:
     """The sites that the owner may use, and whether each could get pilots for the waiting tasks."""
     rows = [row for row in demand.rows(state, now) if row.bag is bag]
     allowed = allowed_sites.allowed(state, now, rows)
-    found = []
+    chances = []
     for name, site in state.sites.items():
         spec = site.record.spec
         if is_hidden(spec, bag.spec.owner) or not rows:
@@ -389,17 +398,17 @@ def for_bag(state: State, now: float, bag: Bag) -> list[Chance]:
         why = [_why_not(state, now, site, row, allowed) for row in rows]
         stop = next(iter(_stops(state, now, site)), None)
         if all(kind != ABLE for kind, _ in why):
-            found.append(Chance(site=name, able=False, text=why[0][1], waiting=waiting))
+            chances.append(Chance(site=name, able=False, text=why[0][1], waiting=waiting))
         elif stop is not None:
-            found.append(Chance(site=name, able=False, text=stop.text, waiting=waiting))
+            chances.append(Chance(site=name, able=False, text=stop.text, waiting=waiting))
         else:
             words = (
                 f"{_count(waiting, 'pilot')} waiting there"
                 if waiting
                 else "no pilot is waiting there"
             )
-            found.append(Chance(site=name, able=True, text=words, waiting=waiting))
-    return found
+            chances.append(Chance(site=name, able=True, text=words, waiting=waiting))
+    return chances
 
 
 def _count(number: int, noun: str) -> str:
