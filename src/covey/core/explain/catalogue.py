@@ -19,14 +19,14 @@ from covey.core.record.model import BagStatus, PilotStatus, PolicySpec
 from covey.core.state import Bag, Pilot, State
 from covey.core.values.suggestions import did_you_mean
 
-# In the order in which one gets to know them.
+# In the order in which readers meet them.
 TITLES = {
     "host": "Host", "pilot": "Pilot", "site": "Site", "job": "Job", "bag": "Bag", "user": "User",
     "queue": "Queue",
 }  # fmt: skip
 REPLICA_ROLE = "Job.Replica1"
 LISTS = ("only_sites", "avoid_sites", "only_hosts", "avoid_hosts")
-MOST_REPLICAS = 9  # that are known by a name of their own: Job.Replica9
+MOST_REPLICAS = 9  # that have a name of their own: Job.Replica9
 TAG = "published by its pilot or by tasks there"
 OWN_TAG = "published by your tasks; it replaces any other attribute of this name"
 MOST_TAGS = 1000
@@ -37,8 +37,8 @@ MOST_PILOTS = 1000  # whose tags are looked at
 
 
 def attributes_of(state: State | None, now: float, owner: str | None) -> list[Listed]:
-    """All of them, with a live example of each where there is one: of a pilot that serves this
-    owner (None: anybody), and of one of their bags."""
+    """All attributes, with a live example if there is one: of a pilot that runs this owner's tasks
+    (None: any pilot), and of one of the owner's bags."""
     pilot = _a_pilot(state, owner) if state is not None else None
     bag = _a_bag(state, owner) if state is not None else None
     attempt = _an_attempt(bag)
@@ -104,7 +104,7 @@ def tags(state: State, owner: str) -> list[str]:
 
 
 def _pilots(state: State, owner: str | None) -> list[Pilot]:
-    """Those that are here, the latest first."""
+    """The connected pilots, the latest first."""
     return [
         one
         for one in reversed(state.pilots.values())
@@ -117,7 +117,7 @@ def _a_pilot(state: State, owner: str | None) -> Pilot | None:
 
 
 def _a_bag(state: State, owner: str | None) -> Bag | None:
-    """One that runs, if any does; else the latest."""
+    """A bag that runs; if none does, the latest bag."""
     theirs = [one for one in state.bags.values() if owner is None or one.spec.owner == owner]
     running = [one for one in theirs if one.status is BagStatus.RUNNING and one.places.live]
     return next(iter((running or theirs)[::-1]), None)
@@ -134,7 +134,7 @@ def _job_title(job: JobSubject | None) -> str:
 
 
 def known_names(tags: list[str], parameters: list[str], *, replicating: bool) -> list[str]:
-    """As references spell them: `Host.NumCpus`, and `Tail`, which is the bag's own."""
+    """The names as expressions spell them: `Host.NumCpus`, or `Tail` for the bag's own."""
     hosts = [one.name for one in TABLE["host"].values()] + tags
     own = [one.name for one in TABLE["bag"].values()]
     found = own + list(EXPRESSIONS.values()) + [f"Host.{name}" for name in hosts]
@@ -156,7 +156,7 @@ def known_names(tags: list[str], parameters: list[str], *, replicating: bool) ->
 
 
 def preset_of(spec: PolicySpec) -> str:
-    """Raises InvalidBag where there is none of that name."""
+    """Raises InvalidBag for an unknown name."""
     name = spec.preset or DEFAULT_PRESET
     if name not in PRESETS:
         hint = did_you_mean(name, PRESETS)
@@ -165,7 +165,7 @@ def preset_of(spec: PolicySpec) -> str:
 
 
 def origin(spec: PolicySpec, field: str) -> str:
-    """Of an expression that is there."""
+    """The origins of an expression."""
     written = getattr(spec, field)
     if written:
         plain = field == "deadline" and expand(PolicySpec(deadline=written))["Deadline"] != written
@@ -175,7 +175,7 @@ def origin(spec: PolicySpec, field: str) -> str:
 
 
 def view(spec: PolicySpec, bag: int = 0) -> ShownPolicy:
-    """Raises InvalidBag for a preset that there is not."""
+    """Raises InvalidBag for an unknown preset."""
     preset = preset_of(spec)
     texts = expand(spec)
     lists = [f"key {name}" for name in LISTS if getattr(spec, name)]

@@ -1,13 +1,13 @@
-"""What is wrong with a policy: with its words, and with what they come to on hosts that are here.
+"""Mistakes in a policy: in its text, and in its values on connected hosts.
 
 The rules:
-- Words come first. What does not parse is not evaluated; an attribute that there is not is a fault,
-  except where it may yet come: tags, as long as no host is here, and parameters, without a bag.
-- An expression that is an error on some host is a fault: anything but true is no, so it would keep
-  that host from the bag without a word.
-- JobRequirements that hold nowhere are a fault. They are taken apart at the top's `&&`, and the
-  smallest sets of parts that never hold together are named.
-"""
+- The text is checked first, and evaluated only if it parses. An unknown attribute is a fault,
+  unless it may be known later: a tag while no host is connected, or a parameter while there is no
+  bag.
+- An expression that is an error on some host is a fault: only true means yes, so the bag would not
+  run there, and its owner would not see why.
+- JobRequirements that are true nowhere are a fault. They are split at `&&`, and the smallest sets
+  of parts that are never true together are named."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations, islice
@@ -53,11 +53,11 @@ from covey.core.state import Bag, Pilot, State
 from covey.core.values import time_spans
 from covey.core.values.space import Axis, Range
 
-MOST_RUNNING = 100  # tasks that ReplicationRequirements is tried on
+MOST_RUNNING = 100  # tasks for which ReplicationRequirements is tried
 MOST_FAULTS = 20
 MOST_PARTS = 50
 MANY = 1_000_000
-# What an expression cannot look at, because it is not asked about one of these.
+# The ads that an expression cannot use, because it is not evaluated for one of these.
 _UNSEEN = {
     "grid": ("host", "pilot", "job"),
     "replication": ("host", "pilot", "site"),
@@ -74,7 +74,7 @@ _ASKED = {
 
 
 class Written(NamedTuple):
-    """One expression, as its author sees it."""
+    """One expression, as its author wrote it."""
 
     field: str
     name: str
@@ -84,8 +84,8 @@ class Written(NamedTuple):
 def examine(
     state: State | None, now: float, policy: PolicySpec, bag: Bag | None = None, owner: str = ""
 ) -> Steps[PolicyReport]:
-    """Of a bag that is there, or of one that this owner might submit. Without a state: the words
-    alone."""
+    """The faults of a policy of a bag, or of a bag that this owner might submit. Without a state
+    only the text is checked."""
     report = PolicyReport(faults=[], notes=[])
     try:
         catalogue.preset_of(policy)
@@ -107,7 +107,7 @@ def examine(
 
 
 def pretended(policy: PolicySpec, owner: str, now: float) -> Bag:
-    """A large bag that has just begun, for a policy that has none yet."""
+    """A large bag that has just begun, to check a policy that has no bag."""
     space = Axis("_", Range("0", "1", MANY))
     spec = BagSpec(argv=("true",), space=space, owner=owner, policy=policy)
     record = BagRecord(id=BagId(0), spec=spec, total=MANY, created=now)
@@ -118,7 +118,7 @@ def pretended(policy: PolicySpec, owner: str, now: float) -> Bag:
 
 
 def written(policy: PolicySpec) -> Iterator[Written]:
-    """Each expression by itself: plain keys, which become part of one, cannot be wrong."""
+    """The faults of each expression. Plain keys cannot be wrong."""
     preset = PRESETS[catalogue.preset_of(policy)].policy
     for field, name in EXPRESSIONS.items():
         text = getattr(policy, field) or getattr(preset, field)
@@ -161,7 +161,7 @@ def _read(
 
 
 def _out_of_scope(one: Written, tree: Node) -> list[PolicyFault]:
-    """Ads that are always undefined where this expression is asked."""
+    """Ads that are always undefined where this expression is evaluated."""
     text = one.text.lower()
     if any(function in text for function in _IN_EACH):
         return []
@@ -197,7 +197,7 @@ def _fault(
 
 
 def _govern(report: PolicyReport, policy: PolicySpec, bag: Bag | None) -> None:
-    """What core would say when it is set."""
+    """The fault for which core would refuse to set the policy."""
     spec = bag.spec if bag is not None else BagSpec(argv=("true",))
     try:
         bag_policy.check(policy, spec, Segment(space=spec.space, rows=spec.rows))
@@ -215,7 +215,7 @@ def _try_out(report: PolicyReport, view: PolicyView) -> Steps[None]:
     sources = {one.name: one for one in written(view.compiled.spec)}
     classes = cases(view.bag, view.compiled)
     if "job" not in view.compiled.at_dispatch:
-        del classes[1:]  # what it says of one holds for all
+        del classes[1:]  # its value for one class holds for all
     yield from _dispatch(report, view, pilots, classes, sources)
     _tail(report, view, sources)
     yield from _replication(report, view, sources)
@@ -226,8 +226,8 @@ def _try_out(report: PolicyReport, view: PolicyView) -> Steps[None]:
 
 
 class _Trial:
-    """What is said when tasks go out, on one host after another. Places are a host and the number
-    of a case."""
+    """The values of the expressions that are evaluated when tasks are sent, on one host after the
+    other. A place is a host and the number of a class."""
 
     def __init__(self, report: PolicyReport, view: PolicyView, sources: dict[str, Written]) -> None:
         self.report, self.view, self.sources = report, view, sources
@@ -243,13 +243,13 @@ class _Trial:
         for number, case in enumerate(classes):
             self.view.at(pilot, case)
             for held, one in zip(self.holding, self.conditions, strict=True):
-                if number and not one.of_job:  # as for the first
+                if number and not one.of_job:  # the same as for the first class
                     held.update([(host, number)] if (host, 0) in held else [])
                     continue
                 value = self.view.value(one.node)
                 if may_hold(value):
                     held.add((host, number))
-                elif value is ERROR:  # also where it stands behind one that is false
+                elif value is ERROR:  # also behind a part that is false
                     self._complain("JobRequirements", one.node, value, host)
             for name in self._asked:
                 self._ask(name, host, number)
@@ -269,7 +269,7 @@ class _Trial:
             self._complain(name, self.view.node(name), value, host)
 
     def _complain(self, name: str, node: Node, value: object, host: str) -> None:
-        if name not in self._wrong:  # of each expression once
+        if name not in self._wrong:  # each expression is named once
             self._wrong.add(name)
             fault = _type_fault(self.view, name, node, value, self.sources, host)
             self.report.faults.append(fault)
@@ -312,7 +312,7 @@ def _dispatch(
 
 
 def _is_wrong(name: str, value: object) -> bool:
-    """A choice may be left open (undefined), but a rank must be a number, and no more."""
+    """Whether the value has the wrong type. A condition may be undefined; a number must be one."""
     if value is ERROR:
         return True
     number = isinstance(value, bool | int | float) or value is UNDEFINED
@@ -337,13 +337,13 @@ def _type_fault(
         return _fault("type", one, f"its value is an error{there}: it needs {view.reason}", 0)
     told = ", ".join(f"{name} is {found}" for name, found in view.values(guilty).items())
     words = f"{unparse(guilty)} is an error{there}" + (f": {told}" if told else "")
-    whole = view.compiled.texts[name]  # where plain keys stand in front: … && (text)
+    whole = view.compiled.texts[name]  # plain keys may stand before it: … && (text)
     before = 0 if whole == one.text else len(whole) - len(one.text) - 1
     return _fault("type", one, words, max(0, guilty.position - before))
 
 
 def _say_never(report: PolicyReport, one: Written | None) -> None:
-    words = f"it is true on none of the {report.hosts:,} hosts that it was tried on"
+    words = f"it is not true on any of the {report.hosts:,} hosts where it was tried"
     if report.hosts == 1:
         words = "it is not true on the only connected host"
     text = one.text if one is not None else ""
@@ -355,7 +355,7 @@ def _say_never(report: PolicyReport, one: Written | None) -> None:
 def _say_left_out(
     report: PolicyReport, view: PolicyView, classes: list[SampledClass], met: set[int]
 ) -> None:
-    """Some tasks have a place, others have none."""
+    """The fault that some classes of tasks cannot run on any connected host."""
     places = view.compiled.parameters(view.bag.body.names)
     names = view.bag.body.names
     for number, case in enumerate(classes):
@@ -366,8 +366,8 @@ def _say_left_out(
 
 
 def never_together(holding: Sequence[set[tuple[str, int]]]) -> list[list[int]]:
-    """The smallest groups of sets that have nothing in common: those that are empty, else pairs,
-    else one group of which none can be spared."""
+    """The smallest groups of sets that have no element in common: single empty sets, else pairs,
+    else one group in which every set is needed for that."""
     empty = [[place] for place, held in enumerate(holding) if not held]
     if empty:
         return empty
@@ -395,7 +395,7 @@ def _tail(report: PolicyReport, view: PolicyView, sources: dict[str, Written]) -
 def _end(
     report: PolicyReport, view: PolicyView, pilots: list[Pilot], classes: list[SampledClass]
 ) -> Steps[None]:
-    """Whether it would be stuck once it is in its tail."""
+    """Note it if the bag could not run on any host once it is in its tail."""
     view.enter_tail()
     for pilot in pilots:
         yield
@@ -407,7 +407,7 @@ def _end(
 
 
 def _grid(report: PolicyReport, view: PolicyView, sources: dict[str, Written]) -> None:
-    """On every site, none of which need have a host yet."""
+    """Evaluate the grid policy for every site; a site needs no host for that."""
     sites, let = view.state.sites, 0
     for name in sites:
         view.at_site(name)

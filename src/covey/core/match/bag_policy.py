@@ -47,21 +47,21 @@ def check(policy: PolicySpec, spec: BagSpec, segment: Segment) -> None:
     lists = (policy.only_sites, policy.avoid_sites, policy.only_hosts, policy.avoid_hosts)
     if sum(map(len, lists)) + len(policy.failover_sites) > MOST_NAMES:
         raise InvalidBag(f"a policy names at most {MOST_NAMES:,} sites and hosts")
-    found = Compiled(policy)
-    check_deadline(policy.deadline, found.texts.get("Deadline", ""))
-    if found.replicates and not spec.idempotent:
+    new = Compiled(policy)
+    check_deadline(policy.deadline, new.texts.get("Deadline", ""))
+    if new.replicates and not spec.idempotent:
         raise InvalidBag(
             "tasks must not run twice (idempotent = false), so a policy cannot ask for replicas"
         )
     names = names_in(segment)
-    looked = {names[place] for place in found.parameters(names)}
+    looked = {names[place] for place in new.parameters(names)}
     if looked and spec.calls:
         raise InvalidBag("the tasks of a bag of calls have no parameters that a policy could use")
     count = _combinations(segment.space, looked)
     if count > MOST_CLASSES:
-        told = shown(", ".join(sorted(looked)))
+        parameters = shown(", ".join(sorted(looked)))
         raise InvalidBag(
-            f"the policy uses {told}, with {count:,} different values; "
+            f"the policy uses {parameters}, with {count:,} different values; "
             f"at most {MOST_CLASSES:,} are allowed: use rules for resources, or several bags"
         )
 

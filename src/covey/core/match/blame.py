@@ -74,9 +74,9 @@ def note(turn: Turn, pilot: Pilot, bag: Bag, outcome: str) -> None:
     own, all_ = _rests(turn, rest), _rests(turn, tally)
     if own or all_:
         several = all_ and len(turn.state.hosts[pilot.record.host].pilots) > 1
-        one = tally if all_ else rest
-        words = f"{one.failures} failures in a row there; it is tried again in"
-        words += f" {one.until - turn.now:.0f} s"
+        rested = tally if all_ else rest
+        words = f"{rested.failures} failures in a row there; it is tried again in"
+        words += f" {rested.until - turn.now:.0f} s"
         what = "host rests" if several else "pilot rests"
         turn.note(Note(what, bag=bag.id, pilot=pilot.record.id, detail=words))
     unlikely = rate_elsewhere(bag, tally) ** tally.failures < UNLIKELY
@@ -158,14 +158,14 @@ def share(turn: Turn, pilot: Pilot, bag: Bag, enough: int) -> int:
 
 def withheld(state: State, pilot: Pilot, bag: Bag) -> float:
     """Until when the pilot gets no task of the bag; after that it gets one. 0: it may have all."""
-    found = 0.0
+    until = 0.0
     bans = state.hosts[pilot.record.host].history.bans
     if bans and bag.spec.owner in bans:
-        found = bans[bag.spec.owner].until
+        until = bans[bag.spec.owner].until
     if pilot.rests and bag.id in pilot.rests:
-        found = max(found, pilot.rests[bag.id].until)
+        until = max(until, pilot.rests[bag.id].until)
     tally = bag.hosts.tallies.get(pilot.record.host)
-    return found if tally is None else max(found, tally.until)
+    return until if tally is None else max(until, tally.until)
 
 
 def is_tried(state: State, pilot: Pilot, bag: Bag) -> bool:

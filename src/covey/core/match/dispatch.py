@@ -133,13 +133,13 @@ def _concurrency(candidate: Candidate, limit: int) -> tuple[int, bool]:
 
 
 def _candidates(turn: Turn, pilot: Pilot) -> Iterator[Candidate]:
-    for one in ranking.candidates(turn.state, turn.now, pilot):
-        bag = one.bag
+    for candidate in ranking.candidates(turn.state, turn.now, pilot):
+        bag = candidate.bag
         replicas = bag.replicas
-        if not one.barren or replicas.overdue or replicas.offers:
-            yield one
+        if not candidate.barren or replicas.overdue or replicas.offers:
+            yield candidate
         elif _may_rescue(turn.state, pilot, bag):
-            yield one  # its rescued tasks are looked at one by one
+            yield candidate  # its rescued tasks are looked at one by one
         elif bag.classes.classify is not None:
             reserve(turn, bag, searching=True)
 

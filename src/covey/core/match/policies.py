@@ -122,17 +122,17 @@ def expand(spec: PolicySpec) -> dict[str, str]:
     preset = PRESETS.get(spec.preset or DEFAULT_PRESET)
     if preset is None:
         raise InvalidBag(f"there is no preset {spec.preset!r}; presets: {', '.join(PRESETS)}")
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name, attribute in EXPRESSIONS.items():
         text = getattr(spec, name) or getattr(preset.policy, name) or DEFAULTS.get(attribute, "")
         if text:
-            found[attribute] = _plain(name, text)
+            texts[attribute] = _plain(name, text)
     parts = list(_conditions(spec))
     if parts:
-        if "JobRequirements" in found:
-            parts.append(f"({found['JobRequirements']})")
-        found["JobRequirements"] = " && ".join(parts)
-    return found
+        if "JobRequirements" in texts:
+            parts.append(f"({texts['JobRequirements']})")
+        texts["JobRequirements"] = " && ".join(parts)
+    return texts
 
 
 def _gives_replicas(spec: PolicySpec) -> bool:

@@ -165,7 +165,7 @@ def order(state: State, now: float, pilot: Pilot, owner: str) -> list[Placed]:
 def _ranked(state: State, now: float, pilot: Pilot, face: PilotFace, owner: str) -> list[Placed]:
     """Bags that share their answer with others are not even touched: a thousand of them would not
     fit into the processor's cache."""
-    found: list[Placed] = []
+    placed: list[Placed] = []
     scene = state.scene
     bags = scene.owners.get(owner, [])
     for bag in bags[face.start :] if face.start else ():  # bags that were put off the last time
@@ -175,20 +175,20 @@ def _ranked(state: State, now: float, pilot: Pilot, face: PilotFace, owner: str)
     for place, answer in enumerate(match_cache.shared_answers(state, now, pilot, face, owner)):
         if answer is not None:
             match, matches = answer[0], answer
-            found.append((LAST if match is None else match.rank, place, matches))
+            placed.append((LAST if match is None else match.rank, place, matches))
             continue
         bag = bags[place]
         if bag.policy.plain:
-            found.append((0.0, place, None))
+            placed.append((0.0, place, None))
             continue
-        said = match_cache.own_answer(state, now, pilot, bag, face)
-        if not said.whole() and not face.start:
+        own = match_cache.own_answer(state, now, pilot, bag, face)
+        if not own.whole() and not face.start:
             face.start = max(1, place)
-        found += [(rank, place, said.matches) for rank in said.ranks or (LAST,)]
+        placed += [(rank, place, own.matches) for rank in own.ranks or (LAST,)]
     if len(face.found) > 2 * len(bags) + 100:  # of bags that are over
         face.found = {key: one for key, one in face.found.items() if one.face == face.stamp}
-    found.sort(key=_RANK, reverse=True)
-    return found
+    placed.sort(key=_RANK, reverse=True)
+    return placed
 
 
 def _changed_bags(
@@ -210,20 +210,20 @@ def _rank_again(
 ) -> None:
     """Put these bags into their new places in the order. The others stay where they are."""
     bags, places = state.scene.owners.get(owner, []), state.scene.places
-    found: list[Placed] = []
+    placed: list[Placed] = []
     moved: set[int] = set()
     for id_ in changed:
         place = places.get(id_)
         if place is None or place >= len(bags) or bags[place].id != id_:
             continue  # another owner's
         moved.add(place)
-        said = match_cache.own_answer(state, now, pilot, bags[place], face)
-        if not said.whole() and not face.start:
+        own = match_cache.own_answer(state, now, pilot, bags[place], face)
+        if not own.whole() and not face.start:
             face.start = max(1, place)
-        found += [(rank, place, said.matches) for rank in said.ranks or (LAST,)]
+        placed += [(rank, place, own.matches) for rank in own.ranks or (LAST,)]
     if moved:
-        rest = [one for one in face.order if one[1] not in moved]
-        face.order = sorted(rest + found, key=_best)
+        rest = [earlier for earlier in face.order if earlier[1] not in moved]
+        face.order = sorted(rest + placed, key=_best)
 
 
 def _count(state: State) -> None:

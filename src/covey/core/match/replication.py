@@ -102,7 +102,7 @@ def offer_overdue(bag: Bag, task: int) -> None:
 
 def _attempt(bag: Bag | None, task: int, id_: AttemptId) -> Attempt | None:
     attempts = bag.places.live.get(task, ()) if bag is not None else ()
-    return next((one for one in attempts if one.id == id_), None)
+    return next((attempt for attempt in attempts if attempt.id == id_), None)
 
 
 def _may_ask(turn: Turn, bag: Bag) -> bool:
@@ -130,15 +130,15 @@ def _drawn(dice: Random, bag: Bag) -> list[int]:
     drawn with weight 1/n."""
     if len(bag.places.live) > MOST_DRAWN:
         running = bag.places.running()
-        found: dict[int, None] = {}
+        drawn: dict[int, None] = {}
         for _ in range(8 * MOST_DRAWN if running else 0):
             task = running[int(dice.random() * len(running))]
             attempts = len(bag.places.live[task])
             if attempts == 1 or dice.random() * attempts < 1.0:
-                found[task] = None
-                if len(found) == MOST_DRAWN:
+                drawn[task] = None
+                if len(drawn) == MOST_DRAWN:
                     break
-        return list(found)
+        return list(drawn)
     # A random number to the power of n, largest first, is such an order (Efraimidis, Spirakis).
     keys = {task: dice.random() ** len(attempts) for task, attempts in bag.places.live.items()}
     return sorted(keys, key=lambda task: -keys[task])

@@ -51,27 +51,27 @@ def _compiled(spec: SiteSpec) -> Preference:
 
 
 def _looked(
-    state: State, now: float, site: str, one: Preference, random: Callable[[], float]
+    state: State, now: float, site: str, preference: Preference, random: Callable[[], float]
 ) -> dict[BagId, float]:
     def ad(role: str, thing: object) -> Ad:
-        names = one.looks.get(role)
+        names = preference.looks.get(role)
         return full_ad(state, now, role, thing, names=names) if names else _NOTHING
 
-    one.policy.context.now, one.policy.context.random = now, random
+    preference.policy.context.now, preference.policy.context.random = now, random
     place, queue = ad("site", site), ad("queue", None)
     users: dict[str, Ad] = {}
-    found = {}
+    worths = {}
     for bag in state.bags.values():
         owner = bag.spec.owner
         if owner not in users:
             users[owner] = ad("user", owner)
         own = ad("bag", bag)
         for name, value in own.table.items():  # names without a prefix mean the bag, as in policies
-            one.policy.own[name] = value
+            preference.policy.own[name] = value
         around = (_NOTHING, _NOTHING, place, _NOTHING, users[owner], queue, own, own)
-        [value] = one.policy.evaluate(*around)
-        found[bag.id] = as_number(value, 0.0)
-    return found
+        [value] = preference.policy.evaluate(*around)
+        worths[bag.id] = as_number(value, 0.0)
+    return worths
 
 
 def worth_now(state: State, now: float, site: str) -> Mapping[BagId, float]:

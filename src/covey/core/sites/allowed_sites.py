@@ -37,21 +37,21 @@ Allowed: TypeAlias = dict[tuple[int, bool], dict[str, bool]]
 def allowed(state: State, now: float, rows: list[DemandRow]) -> Allowed:
     """Which sites may have pilots: by bag and whether its tasks failed everywhere else, by site."""
     match_cache.set_scene(state, now)
-    found: Allowed = {}
+    answers: Allowed = {}
     everywhere = dict.fromkeys(state.sites, True)
     for row in rows:
         bag, key = row.bag, (row.bag.id, row.rescue)
-        if key in found:
+        if key in answers:
             continue
         asked = not row.rescue and not bag.policy.anywhere
-        found[key] = wanted = suits(state, now, bag) if asked else everywhere
+        answers[key] = wanted = suits(state, now, bag) if asked else everywhere
         if row.rescue or state.plan.guarded:
-            found[key] = {
+            answers[key] = {
                 name: wanted[name]
                 and bar_for_tasks(state, site.record.spec, bag, rescue=row.rescue) is None
                 for name, site in state.sites.items()
             }
-    return found
+    return answers
 
 
 class SiteObstacle(StrEnum):
@@ -97,7 +97,7 @@ def shorten(state: State, now: float, rows: list[DemandRow]) -> None:
 
 def longest_life(state: State, now: float, bag: Bag, kind: int) -> float:
     """Seconds that a pilot for such a task may have, at the site that gives most; 0: at none."""
-    need, found = replace(bag.classes[kind].need, limit_seconds=0.0), 0.0
+    need, longest = replace(bag.classes[kind].need, limit_seconds=0.0), 0.0
     wanted = suits(state, now, bag) if not bag.policy.anywhere else {}
     for name, site in state.sites.items():
         spec = site.record.spec
@@ -105,8 +105,8 @@ def longest_life(state: State, now: float, bag: Bag, kind: int) -> float:
         starts = not spec.facts.by_hand and site.record.status is SiteStatus.ON
         if lets_in and starts and wanted.get(name, True) and holds(need, spec):
             most = life_of(spec.wall_seconds) if spec.wall_seconds else math.inf
-            found = max(found, most - min(START_SECONDS, most / 11.0))
-    return found
+            longest = max(longest, most - min(START_SECONDS, most / 11.0))
+    return longest
 
 
 def fits(row: DemandRow, spec: SiteSpec) -> int:
@@ -150,16 +150,16 @@ def suits(state: State, now: float, bag: Bag) -> dict[str, bool]:
     if left.in_turn > 0 and unseen:
         match_cache.refresh(state, now, bag)
     stamps = (cache.stamp, state.scene.stamp, len(cache.jobs), state.plan.defined)
-    known = cache.suits
-    if known is None or known.stamps != stamps or bag.policy.moody:
-        before = {**known.before, **known.sites} if known is not None else {}
-        known = cache.suits = Suits(stamps, before=before)
-    found = known.sites
-    if len(found) == len(state.sites):
-        return found
+    last = cache.suits
+    if last is None or last.stamps != stamps or bag.policy.moody:
+        before = {**last.before, **last.sites} if last is not None else {}
+        last = cache.suits = Suits(stamps, before=before)
+    answers = last.sites
+    if len(answers) == len(state.sites):
+        return answers
     user = match_cache.user_ad(state, now, owner)
     for site in state.sites:
-        if site not in found:
+        if site not in answers:
             if left.in_turn <= 0:
                 policy_budget.put_off(state, owner, left)
                 break
@@ -169,10 +169,10 @@ def suits(state: State, now: float, bag: Bag) -> dict[str, bool]:
                 bag.suspect(match_cache.EVALUATING, error)
                 wants = False
             if wants is not None:
-                found[site] = wants
-    if len(found) == len(state.sites):
-        return found
-    return {site: found.get(site, known.before.get(site, False)) for site in state.sites}
+                answers[site] = wants
+    if len(answers) == len(state.sites):
+        return answers
+    return {site: answers.get(site, last.before.get(site, False)) for site in state.sites}
 
 
 def _wants(state: State, now: float, bag: Bag, name: str, user: Ad, left: Budget) -> bool | None:
@@ -208,7 +208,7 @@ def _wants(state: State, now: float, bag: Bag, name: str, user: Ad, left: Budget
 def idle_at(state: State) -> Counter[tuple[str, str]]:
     """How many pilots wait for tasks, by site and owner."""
     records = (state.pilots[id_].record for id_ in state.queue.hungry)
-    return Counter((one.site, one.owner) for one in records)
+    return Counter((record.site, record.owner) for record in records)
 
 
 def idle_for(row: DemandRow, site: str, idle: Counter[tuple[str, str]]) -> int:
@@ -222,6 +222,6 @@ def is_shunned(state: State, row: DemandRow, site: str, idle: Counter[tuple[str,
     if not row.offered or idle_for(row, site, idle) < ENOUGH_IDLE:
         return False
     for attempts in islice(row.bag.places.live.values(), MOST_LOOKED_AT):
-        if any(state.pilots[one.pilot].record.site == site for one in attempts):
+        if any(state.pilots[attempt.pilot].record.site == site for attempt in attempts):
             return False
     return True

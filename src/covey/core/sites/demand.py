@@ -124,7 +124,7 @@ def rows(state: State, now: float) -> list[DemandRow]:
 
 def _some(bag: Bag, waiting: list[int]) -> list[tuple[int, int, Need]]:
     """Classes with tasks that wait, how many tasks wait, and what each needs."""
-    needs = [one.need for one in bag.classes]
+    needs = [class_.need for class_ in bag.classes]
     return [(kind, tasks, needs[kind]) for kind, tasks in enumerate(waiting) if tasks > 0]
 
 
@@ -134,14 +134,14 @@ def _alike(bag: Bag, waiting: list[int]) -> list[tuple[int, int, Need]]:
     most tasks stands for the others."""
     some = _some(bag, waiting)
     rough = len({bag.classes[kind].number for kind, _, _ in some}) > MANY_CLASSES
-    found: dict[object, tuple[int, int, int, Need]] = {}
+    merged: dict[object, tuple[int, int, int, Need]] = {}
     for kind, tasks, need in some:
         key = _magnitude(need) if rough else bag.classes[kind].number
-        best, most, total, largest = found.get(key, (kind, 0, 0, need))
+        best, most, total, largest = merged.get(key, (kind, 0, 0, need))
         if tasks > most:
             best, most = kind, tasks
-        found[key] = (best, most, total + tasks, _larger(largest, need))
-    rows = sorted(found.values(), key=lambda one: -one[2])[:MOST_ROWS]
+        merged[key] = (best, most, total + tasks, _larger(largest, need))
+    rows = sorted(merged.values(), key=lambda row: -row[2])[:MOST_ROWS]
     return [(kind, total, need) for kind, _, total, need in rows]
 
 
@@ -185,7 +185,7 @@ def _row(
 def _long_ones(bag: Bag) -> list[tuple[int, float, int]]:
     """Waiting tasks that have more time than their class: the class, how many times as much, and
     how many tasks these are."""
-    found: Counter[tuple[int, float]] = Counter()
+    counts: Counter[tuple[int, float]] = Counter()
     grown = BitMap(bag.failures.overtimes)
     for raised in bag.failures.raised:
         if raised.tasks is None:
@@ -196,22 +196,22 @@ def _long_ones(bag: Bag) -> list[tuple[int, float, int]]:
         limit = bag.classes[kind].need.limit_seconds
         if limit:
             tasks = islice(ready & grown, MOST_GROWN)
-            found.update((kind, stretch(bag, task, limit)) for task in tasks)
-    return [(*one, tasks) for one, tasks in sorted(found.items()) if one[1] != 1.0][:MOST_ROWS]
+            counts.update((kind, stretch(bag, task, limit)) for task in tasks)
+    return [(*key, tasks) for key, tasks in sorted(counts.items()) if key[1] != 1.0][:MOST_ROWS]
 
 
 def _waiting(bag: Bag) -> list[int]:
     """How many tasks wait, by class. Tasks whose class is not known yet are taken to be of the
     classes of the others, in the same proportion."""
-    found = [len(ready) for ready in bag.places.ready] or [0]
+    counts = [len(ready) for ready in bag.places.ready] or [0]
     for task in bag.replicas.overdue:
-        found[bag.places.live[task][0].kind] += 1  # as it was sent
+        counts[bag.places.live[task][0].kind] += 1  # as it was sent
     unsorted = bag.total - bag.places.next + len(bag.places.parked) + len(bag.places.aside)
-    sorted_ = sum(found)
-    if not sorted_ or len(found) == 1:
-        found[0] += unsorted
-        return found
-    return [tasks + -(-unsorted * tasks // sorted_) for tasks in found]
+    sorted_ = sum(counts)
+    if not sorted_ or len(counts) == 1:
+        counts[0] += unsorted
+        return counts
+    return [tasks + -(-unsorted * tasks // sorted_) for tasks in counts]
 
 
 # -- what there is ---------------------------------------------------------------------------
@@ -228,28 +228,28 @@ class Lives:
 def supplies(state: State, now: float, lives: Lives) -> dict[Shape, Supply]:
     """The slots of all pilots and waiting jobs. There may be thousands, so equal ones are counted
     first."""
-    found: dict[Key, Supply] = {}
+    by_key: dict[Key, Supply] = {}
     for (key, hungry, (free, busy)), count in _pilots_alike(state, now, lives).items():
-        one = _supply(found, key)
-        one.busy += count * busy
+        supply = _supply(by_key, key)
+        supply.busy += count * busy
         if hungry:
-            one.idle += count * free
+            supply.idle += count * free
         else:
-            one.free += count * free
+            supply.free += count * free
     for (key, late), count in _jobs_alike(state, now, lives).items():
-        one = _supply(found, key)
+        supply = _supply(by_key, key)
         if late:
-            one.late += count * one.shape.slots
-            one.slow = True
+            supply.late += count * supply.shape.slots
+            supply.slow = True
         else:
-            one.queued += count * one.shape.slots
-    return {one.shape: one for one in found.values()}
+            supply.queued += count * supply.shape.slots
+    return {supply.shape: supply for supply in by_key.values()}
 
 
-def _supply(found: dict[Key, Supply], key: Key) -> Supply:
-    if key not in found:
-        found[key] = Supply(Shape(*key))
-    return found[key]
+def _supply(supplies: dict[Key, Supply], key: Key) -> Supply:
+    if key not in supplies:
+        supplies[key] = Supply(Shape(*key))
+    return supplies[key]
 
 
 def _pilots_alike(
@@ -379,18 +379,18 @@ def cover(found: list[DemandRow], supply: Iterable[Supply], serves: Serves) -> N
 def _cover(row: DemandRow, fitting: list[tuple[Supply, int]]) -> None:
     left = row.tasks
     ready = max(1.0, row.in_time)  # tasks that a place with nothing to do takes
-    for one, taken in fitting:
-        left, one.free = _use(left, one.free, taken, ready)
+    for supply, taken in fitting:
+        left, supply.free = _use(left, supply.free, taken, ready)
         if not row.offered:
-            left, one.idle = _use(left, one.idle, taken, ready)
+            left, supply.idle = _use(left, supply.idle, taken, ready)
     if row.in_time:
-        for one, taken in fitting:
-            left, one.busy = _use(left, one.busy, taken, row.in_time)
+        for supply, taken in fitting:
+            left, supply.busy = _use(left, supply.busy, taken, row.in_time)
     open_ = held = left
-    for one, taken in fitting:
-        left, one.queued = _use(left, one.queued, taken, ready)
-    for one, taken in fitting:  # these jobs are kept: they may start before new ones
-        held, one.late = _use(held, one.late, taken, ready)
+    for supply, taken in fitting:
+        left, supply.queued = _use(left, supply.queued, taken, ready)
+    for supply, taken in fitting:  # these jobs are kept: they may start before new ones
+        held, supply.late = _use(held, supply.late, taken, ready)
     row.late = min(left, open_ - held)
     row.missing = left - row.late
 

@@ -91,15 +91,15 @@ def who_goes(state: State, now: float, site: Site, row: DemandRow) -> Job | Pilo
 
 def idle_of_others(state: State, now: float, site: Site, wanting: Collection[str]) -> list[Pilot]:
     """Idle pilots at the site of owners who have no tasks that wait."""
-    found = []
+    pilots = []
     for id_ in site.jobs:
         job = state.jobs[id_]
         pilot = state.pilots.get(job.pilot) if job.pilot is not None else None
         if pilot is None or job.record.trial or pilot.record.owner in ("", *wanting):
             continue
         if pilot.record.id in state.queue.hungry and not pilot.attempts and _is_there(pilot, now):
-            found.append(pilot)
-    return found
+            pilots.append(pilot)
+    return pilots
 
 
 def slots_in_queue(state: State, now: float, site: Site, wanting: Collection[str]) -> int:

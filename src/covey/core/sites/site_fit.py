@@ -113,8 +113,8 @@ def is_probe(site: Site, row: DemandRow, now: float) -> bool:
     """Whether the memory is too old: then one pilot finds out whether it is still true."""
     unfit = row.bag.cache.unfit.get((row.kind, site.record.spec.name))
     old = unfit is not None and len(unfit.pilots) >= ENOUGH and not obstacle(site, row, now)
-    stale = [one for one in site.shown.values() if not _is_fresh(one, now)]
-    too_small = bool(stale) and not any(_is_fresh(one, now) for one in site.shown.values())
+    stale = [host for host in site.shown.values() if not _is_fresh(host, now)]
+    too_small = bool(stale) and not any(_is_fresh(host, now) for host in site.shown.values())
     return old or (too_small and bool(_lacking(site, row.need, list(site.shown.values()))))
 
 
@@ -123,8 +123,8 @@ def _is_fresh(one: HostShown, now: float) -> bool:
 
 
 def _too_small(site: Site, need: Need, now: float) -> str:
-    hosts = [one for one in site.shown.values() if _is_fresh(one, now)]
-    if sum(one.pilots for one in hosts) < ENOUGH:
+    hosts = [host for host in site.shown.values() if _is_fresh(host, now)]
+    if sum(host.pilots for host in hosts) < ENOUGH:
         return ""
     return _lacking(site, need, hosts)
 
@@ -134,8 +134,8 @@ def _lacking(site: Site, need: Need, hosts: list[HostShown]) -> str:
     that does not say is taken to have enough."""
     spec = site.record.spec
     for wanted, said, there, what in (
-        (need.memory_mb, spec.memory_mb, [one.memory_mb for one in hosts], "memory"),
-        (need.disk_mb, spec.disk_mb, [one.disk_mb for one in hosts], "disk"),
+        (need.memory_mb, spec.memory_mb, [host.memory_mb for host in hosts], "memory"),
+        (need.disk_mb, spec.disk_mb, [host.disk_mb for host in hosts], "disk"),
     ):
         if wanted and not said and all(there) and wanted > max(there):
             words = f"a task needs {wanted:,} MB of {what}"
@@ -144,8 +144,8 @@ def _lacking(site: Site, need: Need, hosts: list[HostShown]) -> str:
 
 
 def _most(site: Site, now: float) -> str:
-    hosts = [one for one in site.shown.values() if _is_fresh(one, now)]
+    hosts = [host for host in site.shown.values() if _is_fresh(host, now)]
     if not hosts:
         return ""
-    memory, disk = max(one.memory_mb for one in hosts), max(one.disk_mb for one in hosts)
+    memory, disk = max(host.memory_mb for host in hosts), max(host.disk_mb for host in hosts)
     return f"; hosts of this site had at most {memory:,} MB of memory and {disk:,} MB of disk"

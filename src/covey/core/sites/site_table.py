@@ -215,19 +215,19 @@ def room(state: State, now: float, site: Site) -> int:
         return 0
     there = present(state, now, site)
     if site.failures:  # one job finds out whether it is well again
-        found = 0 if any(_is_unproven(state, job, now) for job in there) else 1
+        free = 0 if any(_is_unproven(state, job, now) for job in there) else 1
     else:
         running = sum([job.running for job in there])
-        found = min(site.ramp, spec.queued or MOST_WAITING) - (len(there) - running)
+        free = min(site.ramp, spec.queued or MOST_WAITING) - (len(there) - running)
     if spec.running:
-        found = min(found, spec.running - len(there))
+        free = min(free, spec.running - len(there))
     if spec.all_memory_mb and spec.memory_mb:
         used = sum(job.record.memory_mb for job in there)
-        found = min(found, (spec.all_memory_mb - used) // spec.memory_mb)
+        free = min(free, (spec.all_memory_mb - used) // spec.memory_mb)
     if spec.all_disk_mb and spec.disk_mb:
         used = sum(job.record.disk_mb for job in there)
-        found = min(found, (spec.all_disk_mb - used) // spec.disk_mb)
-    return max(0, found)
+        free = min(free, (spec.all_disk_mb - used) // spec.disk_mb)
+    return max(0, free)
 
 
 def present(state: State, now: float, site: Site) -> list[Job]:
