@@ -44,7 +44,7 @@ def changed(options: Options, keywords: Mapping[str, Any]) -> Options:
 
 
 def _read(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    # Most executors are told nothing, and need none of this.
+    # Most executors have no options, and need none of these imports.
     from covey.bagfile.format.kinds import AmountOf, Flag, read_at
     from covey.bagfile.format.policy import PolicyOf
     from covey.bagfile.format.sheet import Sheet

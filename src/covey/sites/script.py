@@ -46,9 +46,9 @@ def fail(words):
 def fetched():
     import ssl, time
     import urllib.request as web
-    told = json.load(open(start))
-    url = told["address"].rstrip("/") + "/pilot/v1/pilot.pyz"
-    handlers = [web.HTTPSHandler(context=ssl.create_default_context(cadata=told["ca"] or None))]
+    server = json.load(open(start))
+    url = server["address"].rstrip("/") + "/pilot/v1/pilot.pyz"
+    handlers = [web.HTTPSHandler(context=ssl.create_default_context(cadata=server["ca"] or None))]
     if not url.startswith("https:"):
         handlers.append(web.ProxyHandler({}))
     for pause in (1, 4, 15, 0):

@@ -33,12 +33,12 @@ class Query(Struct, frozen=True):
 def understand(query: ResultQuery, table: list[Column]) -> Query:
     """Raises InvalidQuery."""
     where = comparisons.understand(query.where, table)
-    failed = [one for one in where if _says_failed(one)]
+    failed = [test for test in where if _says_failed(test)]
     name = query.sort.removeprefix("-")
     return Query(
         asked=query,
         failed_only=query.failed_only or bool(failed),
-        where=tuple(one for one in where if one not in failed),
+        where=tuple(test for test in where if test not in failed),
         sort=find(table, name) if name else None,
         descending=query.sort.startswith("-"),
     )
