@@ -104,7 +104,7 @@ class LabServer:
         compared with equal bags."""
         return self._times[bag][task]
 
-    def submit(self, part: BagPart, policy: PolicySpec) -> Account:
+    def submit(self, part: BagPart, policy: PolicySpec, broker: str) -> Account:
         spec = BagSpec(
             argv=("work",),
             space=Axis("i", Range("0", "1", part.tasks)),
@@ -112,6 +112,7 @@ class LabServer:
             owner=part.owner,
             need=Need(cores=part.cores),
             retries=part.retries,
+            broker=broker,
             policy=policy,
         )
         rules = Compiled(policy)

@@ -27,7 +27,8 @@ def run(
     accounts: dict[str, Account] = {}
 
     def submit(bag: BagPart) -> None:
-        accounts[bag.name] = server.submit(bag, policy_of(bag, variant))
+        broker = (variant.broker if variant is not None else "") or bag.broker
+        accounts[bag.name] = server.submit(bag, policy_of(bag, variant), broker)
 
     def over(name: str) -> None:
         for bag in world.bags:

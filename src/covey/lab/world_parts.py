@@ -41,6 +41,7 @@ class QueuePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     running: int = 100  # pilots that core may have there, waiting or running
     queued: int = 100  # … that wait
     ramp: int = 4  # … that wait at first
+    weight: float = 1.0  # for the broker
     wall: Seconds = Seconds(86400.0)  # after which the site ends a pilot
     idle: Seconds = Seconds(60.0)  # after which a pilot without tasks goes home
     interval: Seconds = Seconds(10.0)  # between two looks of the server at the site's list
@@ -88,6 +89,7 @@ class BagPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     time: Draw  # of a task, at speed 1
     cores: int = 1  # slots that a task takes
     owner: str = ""
+    broker: str = ""  # what splits its pilots over sites
     policy: dict[str, Any] = {}
     retries: int = 100
     common_mb: float = 0.0  # files that a host fetches once
@@ -104,6 +106,7 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     name: str
     about: str = ""
+    broker: str = ""  # of every bag
     policy: dict[str, Any] = {}  # overrides keys of every bag's policy
     paper: dict[str, float | str] = {}
 

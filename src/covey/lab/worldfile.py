@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from covey.core.errors import BadConfig, InvalidBag
 from covey.core.match.policies import Compiled
+from covey.core.record.broker_rules import ALGORITHMS
 from covey.core.record.model import PolicySpec
 from covey.core.values import toml_text
 from covey.core.values.suggestions import did_you_mean
@@ -151,6 +152,11 @@ def _complaints(world: WorldFile) -> Iterator[str]:
             if name not in FIGURES and name != WORDS:
                 hint = _hint(name, tuple(FIGURES))
                 yield f"{owner}: paper: there is no figure {name!r}{hint}"
+    brokers = {bag.name: bag.broker for bag in world.bags}
+    brokers |= {f"variant {variant.name}": variant.broker for variant in world.variants}
+    for owner, broker in brokers.items():
+        if broker and broker not in ALGORITHMS:
+            yield f"{owner}: there is no broker {broker!r}{_hint(broker, ALGORITHMS)}"
     if not 0.0 < world.tail < 1.0:
         yield "tail is a share: above 0 and below 1"
     if world.server.tick <= 0 or world.server.cycle <= 0:
@@ -197,6 +203,8 @@ def _about_queue(queue: QueuePart) -> Iterator[str]:
             yield f"queue: {name} must be {most}"
     if not 0.0 <= queue.start_failures <= 1.0:
         yield f"queue: start_failures is a share: from 0 to 1, not {queue.start_failures}"
+    if queue.weight < 0:
+        yield "queue: weight cannot be below 0"
     if queue.wall <= 0:
         yield "queue: wall must be above 0"
     if not _are_steps(queue.load):

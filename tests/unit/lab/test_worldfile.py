@@ -77,6 +77,8 @@ def test_every_world_that_comes_along_is_right(name: str) -> None:
         (SITE + "availability = [[60, 0.5], [30, 1.0]]\n" + BAG, "the earliest first"),
         ('columns = ["tale"]\n' + SITE + BAG, "no figure 'tale'; did you mean 'tail'"),
         (SITE + BAG + "paper = { tale = 3 }\n", "x: paper: there is no figure 'tale'"),
+        (SITE + BAG + 'broker = "rom"\n', "x: there is no broker 'rom'; did you mean 'room'"),
+        (SITE_OF + QUEUE + "weight = -1\n" + BAG, "weight cannot be below 0"),
         ("tail = 1.0\n" + SITE + BAG, "tail is a share"),
         (SITE + QUEUE + BAG, "either it has pilots, or a queue"),
         ('[[sites]]\nname = "a"\n' + BAG, "site a: it needs a queue, or pilots"),

@@ -34,6 +34,7 @@ def spec_of(site: SitePart) -> SiteSpec:
         queued=queue.queued,
         running=queue.running,
         ramp=queue.ramp,
+        weight=queue.weight,
         interval_seconds=queue.interval,
     )
 

@@ -143,3 +143,13 @@ def test_owners_have_pilots_of_their_own() -> None:
     more = '[[bags]]\nname = "y"\nowner = "eve"\ntasks = 10\ntime = "1m"\n'
     _, census = lived(more, tasks=10, bag='owner = "ada"')
     assert census.jobs == 20
+
+
+def test_the_broker_of_a_bag_splits_its_pilots() -> None:
+    more = '[[sites]]\nname = "b"\n[sites.queue]\nramp = 100\nweight = 0\nwait = "1h"\n'
+    given: dict[str, Any] = {"queue": "running = 10\nramp = 100", "bag": 'broker = "static"'}
+    alone, census = lived(more, **given)
+    assert census.jobs == 10
+    assert 600 < alone.turnaround < 610
+    _, census = lived(more.replace("weight = 0", "weight = 3"), **given)
+    assert census.jobs > 10
