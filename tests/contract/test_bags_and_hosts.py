@@ -25,6 +25,7 @@ from covey.core.record.model import (
     BagStatus,
     Blob,
     Condition,
+    More,
     Need,
     PilotId,
     Placed,
@@ -204,25 +205,25 @@ def test_some_failed_tasks_are_reopened(kept: Kept) -> None:
     kept.record.apply([ends(*waste, *failures), successes([4, 5])])
     kept.record.apply([CloseChunk(BAG, first) for first in (0, 2, 4)])
     kept.record.apply([finished(2, 4)])
-    kept.record.apply([ReopenFailed(BAG, 9.0, (3, 1), 1.5, 2.0)])
+    kept.record.apply([ReopenFailed(BAG, 9.0, (3, 1), More(1.5, 2.0))])
     found = kept.record.load(BAG)
     assert found is not None
     assert kept.reopen().bags == (found,)
     assert [chunk.closed for chunk in found.chunks] == [False, False, True]
     assert (found.failed, found.tries, found.short) == ((0, 2), {}, {})
-    assert found.reopenings == (Reopening(row=10, tasks=(1, 3), memory=1.5, time=2.0),)
+    assert found.reopenings == (Reopening(row=10, tasks=(1, 3), more=More(1.5, 2.0)),)
     view = kept.reader.bag(1)
     assert view is not None
     assert (view.status, view.done, view.failed) == ("running", 2, 2)
 
     again = [end(t, "memory", WASTE, attempt=(1, 40 + t)) for t in (1, 3)]
-    kept.record.apply([ends(*again), ReopenFailed(BAG, 10.0, (3,), 2.0)])
+    kept.record.apply([ends(*again), ReopenFailed(BAG, 10.0, (3,), More(2.0))])
     (found,) = kept.reopen().bags
     assert (found.tries, found.short) == ({1: 1}, {1: 1}), "3 has started afresh once more"
     kept.record.apply([ReopenFailed(BAG, 11.0)])
     (found,) = kept.reopen().bags
     assert (found.failed, found.tries) == ((), {1: 1}), "1 had not been given up again"
-    assert [(one.tasks, one.memory) for one in found.reopenings] == (
+    assert [(one.tasks, one.more.memory) for one in found.reopenings] == (
         [((1, 3), 1.5), ((3,), 2.0), (None, 1.0)]
     )
 

@@ -42,6 +42,7 @@ from covey.core.record.model import (
     JobId,
     JobOutcome,
     JobRecord,
+    More,
     PilotId,
     PilotStatus,
     PolicySpec,
@@ -309,7 +310,7 @@ class Twins(RuleBasedStateMachine):
                 model.open[first] = model.closed.pop(first)
         model.status = BagStatus.RUNNING
         tasks = None if some is None else tuple(some)
-        self.pending.append(ReopenFailed(BagId(id_), 60.5, tasks, memory))
+        self.pending.append(ReopenFailed(BagId(id_), 60.5, tasks, More(memory)))
 
     @rule(status=st.sampled_from(list(PilotStatus)), which=st.integers(1, 3), again=st.booleans())
     def change_pilot(self, status: PilotStatus, which: int, again: bool) -> None:

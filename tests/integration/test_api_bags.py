@@ -84,7 +84,7 @@ def test_orders_without_a_body_mean_the_default(place: Place, client: Client) ->
         assert found.content["count"] >= 0
     assert place.last(PauseRequested).reason == ""
     asked = place.last(RetryRequested)
-    assert (asked.tasks, asked.memory, asked.time) == (None, 1.0, 1.0)
+    assert (asked.tasks, asked.more.memory, asked.more.time) == (None, 1.0, 1.0)
     client.cancel(id_)
 
 
@@ -139,7 +139,10 @@ def test_retry_of_causes_takes_the_records_tasks(place: Place, client: Client) -
     place.shelf.failed = [4, 7, 9]
     client.retry(id_, causes=["exit 1"], memory=1.5, time=2)
     assert place.last(RetryRequested).tasks == (4, 7, 9)
-    assert (place.last(RetryRequested).memory, place.last(RetryRequested).time) == (1.5, 2.0)
+    assert (place.last(RetryRequested).more.memory, place.last(RetryRequested).more.time) == (
+        1.5,
+        2.0,
+    )
     client.retry(id_, causes=["exit 1"], tasks=[9, 4, 100])
     assert place.last(RetryRequested).tasks == (4, 9)
     client.retry(id_, tasks=[2, 1])

@@ -361,16 +361,7 @@ def _reopen(bag: MemoryBag, change: ReopenFailed, last_row: int) -> None:
         del bag.result[task]
     _change(bag, status=BagStatus.RUNNING, reason="")
     bag.ended = 0.0
-    bag.reopenings.append(
-        Reopening(
-            row=last_row,
-            tasks=tasks,
-            memory=change.memory,
-            time=change.time,
-            memory_mb=change.memory_mb,
-            limit_seconds=change.limit_seconds,
-        )
-    )
+    bag.reopenings.append(Reopening(row=last_row, tasks=tasks, more=change.more))
 
 
 def _snapshot(bag: MemoryBag) -> BagSnapshot:

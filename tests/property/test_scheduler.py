@@ -52,6 +52,7 @@ from covey.core.record.model import (
     Blob,
     Condition,
     InputChanges,
+    More,
     Need,
     PilotId,
     Placed,
@@ -171,7 +172,7 @@ CHANGES: tuple[Callable[[RequestId, BagId], Event], ...] = (
     PauseRequested,
     ResumeRequested,
     RetryRequested,
-    lambda request, bag: RetryRequested(request, bag, (0, 2, 3, 7), 2.0, 1.5),
+    lambda request, bag: RetryRequested(request, bag, (0, 2, 3, 7), More(2.0, 1.5)),
 )
 WRONG_SPECS = (
     BagSpec(argv=()),

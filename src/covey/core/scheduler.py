@@ -8,7 +8,6 @@ is), `events` and `actions` (the vocabulary), then `bags`, `pilots`, `dispatch`,
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TypeAlias
 
 from covey.core.after_commit import Answering, Forgetting, Replying, Reserving, Starting, Then
 from covey.core.bags import bag_requests, lookahead, quarantine, waiting_programs
@@ -47,6 +46,7 @@ from covey.core.record.events import (
     RowsLoaded,
     SegmentAppended,
     SiteAnswered,
+    SiteEvent,
     SiteFailed,
     SiteMeasured,
     SiteRemoved,
@@ -66,26 +66,6 @@ from covey.core.record.suspects import Suspect
 from covey.core.sites import overlay, site_history, site_table
 from covey.core.state import State
 from covey.core.turn import Turn
-
-Placing: TypeAlias = (
-    JobSubmitted
-    | JobStarted
-    | JobSuspended
-    | JobRequeued
-    | JobVanished
-    | JobRefused
-    | JobEnded
-    | SiteFailed
-    | SiteAnswered
-    | SiteMeasured
-    | SiteSaved
-    | SiteStatusRequested
-    | SiteRemoved
-    | SiteTried
-    | TrialEnded
-    | WeightsGiven
-    | WeightsFailed
-)
 
 
 class Scheduler:
@@ -204,7 +184,7 @@ def _decide(turn: Turn, event: Event) -> None:
         case Ticked():
             _tick(turn)
         case _:
-            _place(turn, event)
+            _handle_site_event(turn, event)
 
 
 def _tick(turn: Turn) -> None:
@@ -221,7 +201,7 @@ def _tick(turn: Turn) -> None:
     policy_budget.tick(turn)
 
 
-def _place(turn: Turn, event: Placing) -> None:
+def _handle_site_event(turn: Turn, event: SiteEvent) -> None:
     """Events of sites and their jobs."""
     match event:
         case JobSubmitted(job, handle):

@@ -33,6 +33,7 @@ from covey.core.record.events import (
     SegmentAppended,
 )
 from covey.core.record.model import (
+    AS_BEFORE,
     BagId,
     BagRecord,
     BagSnapshot,
@@ -310,11 +311,12 @@ def forget(turn: Turn, id_: BagId) -> None:
 
 def retry(turn: Turn, event: RetryRequested) -> None:
     """Run tasks again that have ended, while the bag runs or after its end."""
-    if not (0.0 < event.memory <= 1000.0 and 0.0 < event.time <= 1000.0):
+    more = event.more
+    if not (0.0 < more.memory <= 1000.0 and 0.0 < more.time <= 1000.0):
         words = "the factors for memory and time must be above 0, and at most 1000"
         turn.refuse(event.request, Problem.INVALID, words)
         return
-    if not (0 <= event.memory_mb <= LARGEST and 0.0 <= event.limit_seconds <= LARGEST):
+    if not (0 <= more.memory_mb <= LARGEST and 0.0 <= more.limit_seconds <= LARGEST):
         turn.refuse(event.request, Problem.INVALID, "memory_mb or limit_seconds is out of range")
         return
     bag = turn.state.bags.get(event.bag)
@@ -393,10 +395,10 @@ def _reopen(turn: Turn, bag: Bag, event: RetryRequested) -> None:
     """Let these tasks run again. Their chunks are opened again, here as in the record."""
     chosen = BitMap(event.tasks or ())
     again = chosen & bag.places.done
-    more = (event.memory, event.time, event.memory_mb, event.limit_seconds)
-    raised = more != (1.0, 1.0, 0, 0.0)
+    raised = event.more != AS_BEFORE
     tasks = None if chosen == bag.places.failed and not raised else event.tasks
-    bag.places.not_before = turn.write(ReopenFailed(bag.id, turn.now, tasks, *more, bool(again)))
+    change = ReopenFailed(bag.id, turn.now, tasks, event.more, bool(again))
+    bag.places.not_before = turn.write(change)
     bag.progress.heard = math.inf  # a person wants it
     _run_again(turn, bag)
     if again:
@@ -407,7 +409,7 @@ def _reopen(turn: Turn, bag: Bag, event: RetryRequested) -> None:
     for first, stop in bag.chunks.reopen(chosen):
         lookahead.load_rows(turn, bag, first, stop)
     if raised:
-        bag.failures.raised.append(Raised(chosen, *more))
+        bag.failures.raised.append(Raised(chosen, event.more))
     for task in chosen:
         bag.failures.forget(task)
         if task not in bag.places.live:

@@ -96,10 +96,11 @@ def _amounts(bag: Bag, task: int, memory_mb: int, seconds: float) -> tuple[float
     most_memory, most_seconds = memory * MOST_GROWTH, seconds * MOST_GROWTH
     for raised in bag.failures.raised:
         if raised.tasks is None or task in raised.tasks:
-            memory = raised.memory_mb or min(memory * raised.memory, most_memory)
-            seconds = raised.limit_seconds or min(seconds * raised.time, most_seconds)
-            most_memory = max(most_memory, raised.memory_mb * MOST_GROWTH)
-            most_seconds = max(most_seconds, raised.limit_seconds * MOST_GROWTH)
+            more = raised.more
+            memory = more.memory_mb or min(memory * more.memory, most_memory)
+            seconds = more.limit_seconds or min(seconds * more.time, most_seconds)
+            most_memory = max(most_memory, more.memory_mb * MOST_GROWTH)
+            most_seconds = max(most_seconds, more.limit_seconds * MOST_GROWTH)
     if bag.failures.short or bag.failures.overtimes:
         memory *= bag.spec.grow_memory ** min(bag.failures.short.get(task, 0), MOST_POWER)
         seconds *= bag.spec.grow_time ** min(bag.failures.overtimes.get(task, 0), MOST_POWER)

@@ -22,6 +22,7 @@ from covey.core.record import call_files, input_files
 from covey.core.record.actions import CloseChunk, Note, SavePilotStatus
 from covey.core.record.attempts import Attempt, Raised
 from covey.core.record.model import (
+    AS_BEFORE,
     LONG_FIRST,
     AttemptId,
     BagId,
@@ -144,16 +145,9 @@ def _restore(turn: Turn, snapshot: BagSnapshot, bag: Bag) -> Bag:
     failures.short = dict(snapshot.short)
     ends.restore_last_chances(turn.state, bag)
     for reopening in snapshot.reopenings:
-        if reopening.raises:
-            failures.raised.append(
-                Raised(
-                    None if reopening.tasks is None else BitMap(reopening.tasks),
-                    reopening.memory,
-                    reopening.time,
-                    reopening.memory_mb,
-                    reopening.limit_seconds,
-                )
-            )
+        if reopening.more != AS_BEFORE:
+            tasks = None if reopening.tasks is None else BitMap(reopening.tasks)
+            failures.raised.append(Raised(tasks, reopening.more))
     places.failed = BitMap(snapshot.failed)
     places.done = BitMap(snapshot.open_done)
     for chunk in snapshot.chunks:

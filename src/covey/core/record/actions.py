@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from covey.core.record.histories import History, SiteHistory
 from covey.core.record.model import (
+    AS_BEFORE,
     BagId,
     BagRecord,
     BagStatus,
@@ -20,6 +21,7 @@ from covey.core.record.model import (
     JobId,
     JobOutcome,
     JobRecord,
+    More,
     OutputSummary,
     PilotId,
     PilotRecord,
@@ -108,16 +110,13 @@ class RecordEnds(Struct, frozen=True):
 
 class ReopenFailed(Struct, frozen=True):
     """The failures of these tasks of a bag (None: of all) do not count any more, and the bag runs.
-    The tasks start afresh, with the memory and the time multiplied by these factors, or these
-    amounts. With `done`, their successes do not count any more either; then `tasks` is not None."""
+    The tasks start afresh, with `more`. With `done`, their successes do not count any more either;
+    then `tasks` is not None."""
 
     bag: BagId
     at: float
     tasks: tuple[int, ...] | None = None
-    memory: float = 1.0
-    time: float = 1.0
-    memory_mb: int = 0
-    limit_seconds: float = 0.0
+    more: More = AS_BEFORE
     done: bool = False
 
 

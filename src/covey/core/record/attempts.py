@@ -3,7 +3,7 @@
 from msgspec import Struct
 from pyroaring import BitMap
 
-from covey.core.record.model import AttemptId, BagId, PilotId, TaskNumber
+from covey.core.record.model import AttemptId, BagId, More, PilotId, TaskNumber
 
 
 class Attempt(Struct, eq=False):
@@ -25,11 +25,7 @@ class Attempt(Struct, eq=False):
 
 
 class Raised(Struct, frozen=True):
-    """Tasks (None: all) that got more memory or time when their owner reopened them: by a factor,
-    or an amount (0: no amount given)."""
+    """Tasks (None: all) that got other memory or time when their owner reopened them."""
 
     tasks: BitMap | None
-    memory: float
-    time: float
-    memory_mb: int = 0
-    limit_seconds: float = 0.0
+    more: More

@@ -10,11 +10,13 @@ from msgspec import Struct
 
 from covey.core.record.capacity import SiteCapacity
 from covey.core.record.model import (
+    AS_BEFORE,
     BagId,
     BagSnapshot,
     BagSpec,
     InputChanges,
     JobId,
+    More,
     PilotId,
     PolicySpec,
     RequestId,
@@ -65,18 +67,14 @@ class ResumeRequested(Struct, frozen=True):
 
 
 class RetryRequested(Struct, frozen=True):
-    """The owner wants given-up tasks (None: all of them) tried again. From now on they get the
-    memory and the time multiplied by these factors, or these amounts (0: no amount given). With
+    """The owner wants given-up tasks (None: all of them) tried again, with `more` from now on. With
     `done`, tasks that were done run again, too. With `changes`, later attempts get other input
     files."""
 
     request: RequestId
     bag: BagId
     tasks: tuple[int, ...] | None = None
-    memory: float = 1.0
-    time: float = 1.0
-    memory_mb: int = 0
-    limit_seconds: float = 0.0
+    more: More = AS_BEFORE
     done: bool = False
     changes: InputChanges | None = None  # of its input files
 
@@ -330,6 +328,26 @@ class Ticked(Struct, frozen=True):
     """Some time has passed (about a second)."""
 
 
+SiteEvent: TypeAlias = (
+    JobSubmitted
+    | JobStarted
+    | JobSuspended
+    | JobRequeued
+    | JobRefused
+    | JobEnded
+    | JobVanished
+    | SiteFailed
+    | SiteAnswered
+    | SiteMeasured
+    | WeightsGiven
+    | WeightsFailed
+    | SiteSaved
+    | SiteStatusRequested
+    | SiteRemoved
+    | SiteTried
+    | TrialEnded
+)
+
 Event: TypeAlias = (
     BagSubmitted
     | SegmentAppended
@@ -353,23 +371,7 @@ Event: TypeAlias = (
     | BagLoaded
     | RowsLoaded
     | RowsFailed
-    | JobSubmitted
-    | JobStarted
-    | JobSuspended
-    | JobRequeued
-    | JobRefused
-    | JobEnded
-    | JobVanished
-    | SiteFailed
-    | SiteAnswered
-    | SiteMeasured
-    | WeightsGiven
-    | WeightsFailed
-    | SiteSaved
-    | SiteStatusRequested
-    | SiteRemoved
-    | SiteTried
-    | TrialEnded
+    | SiteEvent
     | DrainRequested
     | DrawContinued
     | Ticked

@@ -325,23 +325,26 @@ class BagRecord(Struct, frozen=True, kw_only=True):
     input_versions: tuple[InputVersion, ...] = ()  # those after the first, which is in the spec
 
 
-class Reopening(Struct, frozen=True, kw_only=True):
-    """These tasks (None: all that had failed) were given a fresh start. From then on they get the
-    memory and the time multiplied by these factors, or these amounts (0: no amount given). `row`:
-    the last end recorded before. `tasks` is not None if memory or time changes."""
+class More(Struct, frozen=True, omit_defaults=True):
+    """The memory and the time of tasks that run again: multiplied by these factors, or these
+    amounts (0: no amount given)."""
 
-    row: int
-    tasks: tuple[int, ...] | None = None
     memory: float = 1.0
     time: float = 1.0
     memory_mb: int = 0
     limit_seconds: float = 0.0
 
-    @property
-    def raises(self) -> bool:
-        """Whether memory or time changes."""
-        factors = self.memory != 1.0 or self.time != 1.0
-        return factors or bool(self.memory_mb or self.limit_seconds)
+
+AS_BEFORE = More()
+
+
+class Reopening(Struct, frozen=True, kw_only=True):
+    """These tasks (None: all that had failed) were given a fresh start, and from then on get
+    `more`. `row`: the last end recorded before. `tasks` is not None if memory or time changes."""
+
+    row: int
+    tasks: tuple[int, ...] | None = None
+    more: More = AS_BEFORE
 
 
 class PilotRecord(Struct, frozen=True, kw_only=True):

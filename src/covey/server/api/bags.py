@@ -20,7 +20,7 @@ from covey.core.record.events import (
     SegmentAppended,
 )
 from covey.core.record.input_files import InputSummary
-from covey.core.record.model import BagId, BagSpec, InputChanges, Role, Segment
+from covey.core.record.model import BagId, BagSpec, InputChanges, More, Role, Segment
 from covey.core.values.space import LARGEST_BAG
 from covey.pilot.protocol.messages import LARGEST
 from covey.questions.bag_questions import (
@@ -159,10 +159,7 @@ class BagCalls:
                 number,
                 bag,
                 tasks,
-                wish.memory,
-                wish.time,
-                wish.memory_mb,
-                wish.limit_seconds,
+                More(wish.memory, wish.time, wish.memory_mb, wish.limit_seconds),
                 wish.done,
                 wish.changes,
             )

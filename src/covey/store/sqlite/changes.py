@@ -8,6 +8,7 @@ import sqlite3
 from typing import assert_never
 
 from msgspec import to_builtins
+from msgspec.structs import astuple
 from pyroaring import BitMap
 
 from covey.core.record.actions import (
@@ -254,10 +255,7 @@ class Changes:
                 self._ends.next_row - 1,
                 int(tasks is not None),
                 BitMap(fresh).serialize(),
-                change.memory,
-                change.time,
-                change.memory_mb,
-                change.limit_seconds,
+                *astuple(change.more),
             ),
         )
         self._execute(

@@ -17,6 +17,7 @@ from covey.core.record.model import (
     BagRecord,
     BagSnapshot,
     InputVersion,
+    More,
     Reopening,
     Segment,
     Snapshot,
@@ -160,20 +161,13 @@ class _Tried(Struct):
 def _fresh_starts(connection: sqlite3.Connection, id_: int) -> list[_FreshStart]:
     """The fresh starts of a bag's tasks, oldest first."""
     query = (
-        "SELECT row, named, tasks, memory, time, memory_mb, limit_seconds "
+        f"SELECT row, named, tasks, {', '.join(More.__struct_fields__)} "
         "FROM reopenings WHERE bag = ? ORDER BY number"
     )
     starts = []
-    for row, named, packed, memory, time, memory_mb, seconds in connection.execute(query, (id_,)):
+    for row, named, packed, *more in connection.execute(query, (id_,)):
         tasks = BitMap.deserialize(packed)
-        reopening = Reopening(
-            row=row,
-            tasks=tuple(tasks) if named else None,
-            memory=memory,
-            time=time,
-            memory_mb=memory_mb,
-            limit_seconds=seconds,
-        )
+        reopening = Reopening(row=row, tasks=tuple(tasks) if named else None, more=More(*more))
         starts.append(_FreshStart(reopening, tasks))
     return starts
 

@@ -24,6 +24,7 @@ from covey.core.record.model import (
     BagStatus,
     Blob,
     Condition,
+    More,
     Need,
     Placed,
     Rule,
@@ -138,10 +139,10 @@ def test_some_failed_tasks_are_tried_again_with_more_memory_while_others_run() -
     failures = [ended(pilot, task, "memory") for task in got[:3]]
     assert not asked(pilot, 4, failures)
     pilot.sync(4)
-    actions = table.handle(RetryRequested(table.request(), bag, (0, 2, 3), memory=1.5))
+    actions = table.handle(RetryRequested(table.request(), bag, (0, 2, 3), More(1.5)))
     assert only(actions, Done).count == 2, "task 3 has not failed"
     (reopened,) = writes(actions, ReopenFailed)
-    assert (reopened.tasks, reopened.memory) == ((0, 2), 1.5)
+    assert (reopened.tasks, reopened.more.memory) == ((0, 2), 1.5)
     again = tasks(replies(actions, Answer))
     assert [(task.task, task.memory_mb) for task in again] == [(0, 150), (2, 150)]
     pilot.sync(4, [ended(pilot, got[3]), *(ended(pilot, task) for task in again)])

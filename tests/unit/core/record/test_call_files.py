@@ -140,7 +140,7 @@ def test_a_call_that_failed_for_good_is_kept_for_another_try() -> None:
     second = hand.ask(want=1, ends=[end(first)])
     third = hand.ask(want=1, ends=[end(second, outcome="failed", exit_code=1)])
     assert kept(table, bag) == 3
-    table.handle(RetryRequested(table.request(), BagId(bag), None, 1.0, 1.0))
+    table.handle(RetryRequested(table.request(), BagId(bag), None))
     again = hand.ask(want=1, ends=[end(third)])
     assert again.tasks[0].values == ["bad"]
 

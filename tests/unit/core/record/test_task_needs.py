@@ -15,6 +15,7 @@ from covey.core.record.model import (
     BagSpec,
     ChunkRecord,
     Condition,
+    More,
     Need,
     PolicySpec,
     Rows,
@@ -313,7 +314,7 @@ def test_a_retry_with_more_memory_begins_with_the_tasks_own() -> None:
     assert need is not None
     assert (need.cores, need.memory_mb, need.limit_seconds) == (4, 1000, 60.0)
     hand.sync(16, [end(again, 0, MEMORY, 1)])
-    event = RetryRequested(table.request(), BagId(number), (1,), 1.0, 2.0, 750, 0.0, False)
+    event = RetryRequested(table.request(), BagId(number), (1,), More(1.0, 2.0, 750))
     table.handle(event)
     [task] = hand.ask(16).tasks
     assert (task.task, task.memory_mb, task.limit_seconds) == (1, 750, 120.0)
