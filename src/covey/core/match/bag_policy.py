@@ -37,7 +37,11 @@ DEFAULT = Compiled(PolicySpec())  # of bags without a policy; nothing is ever wr
 
 def compiled(policy: PolicySpec) -> Compiled:
     """Bags without a policy share one."""
-    return DEFAULT if policy == PolicySpec() else Compiled(policy)
+    if policy == PolicySpec():
+        return DEFAULT
+    found = Compiled(policy)
+    found.prepare()
+    return found
 
 
 def check(policy: PolicySpec, spec: BagSpec, segment: Segment) -> None:

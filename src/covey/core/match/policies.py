@@ -15,6 +15,7 @@ from msgspec import Struct
 from covey.classad import Ad, ClassAdError, Expression, Policy, parse
 from covey.classad.ads import as_node
 from covey.classad.depends import needs
+from covey.classad.evaluation import compiled as make_code
 from covey.core.errors import InvalidBag
 from covey.core.record.model import PolicySpec
 from covey.core.values.time_spans import parse_seconds
@@ -196,6 +197,8 @@ class Compiled:
         self.places: Places = tuple(  # type: ignore[assignment] # one for each
             self.asked.index(name) if name in self.asked else None for name in DISPATCH
         )
+        # Its requirements look at the host: without one, nothing is known of them beforehand.
+        self.hosted = bool(self._looks(("JobRequirements",)).keys() & {"host", "pilot"})
         self.limiting = "Concurrency" in self.texts  # says how many tasks a pilot holds
         self.erratic = bool(self._calls(self.asked) & _ERRATIC)
         # Its answer about a running task holds for all tasks of the class.
@@ -210,6 +213,12 @@ class Compiled:
         self.replication = Policy(self.ad, REPLICATION, ROLES)
         self.tail = Policy(self.ad, (TAIL,), ROLES)
         self.grid = Policy(self.ad, (GRID,) if GRID in self.texts else (), ROLES)
+
+    def prepare(self) -> None:
+        """Make the code that asks about sites, where no host is known: else the first decision on
+        pilots makes it for all bags at once."""
+        if "JobRequirements" in self.texts:
+            make_code(as_node(self.ad["JobRequirements"]))
 
     def parameters(self, names: Sequence[str]) -> tuple[int, ...]:
         """The places of the parameters that it uses when tasks are sent."""

@@ -9,6 +9,7 @@ answer: for starting pilots, and for explaining why none are started.
 import math
 from collections import Counter
 from enum import StrEnum
+from functools import partial
 from itertools import islice
 from typing import TypeAlias
 
@@ -30,6 +31,7 @@ START_SECONDS = 30.0  # that a pilot needs before its first task, at most
 ENOUGH_IDLE = 2  # idle pilots of a site that got no task of a bag: the next one gets none, either
 MOST_LOOKED_AT = 1000
 _NOTHING = Ad()
+_REQUIREMENTS = ("jobrequirements",)
 
 Allowed: TypeAlias = dict[tuple[int, bool], dict[str, bool]]
 
@@ -191,6 +193,8 @@ def _wants(state: State, now: float, bag: Bag, name: str, user: Ad, left: Budget
     if place is None:
         return True
     evaluate = policy.dispatch.evaluate
+    if policy.hosted:  # quick code would find that there is no host, and give up
+        evaluate, place = partial(policy.dispatch.general, names=_REQUIREMENTS), 0
     different = len(jobs[:1] if policy.by_class else jobs)
     for number in range(asked.get(name, 0), different):
         if left.in_turn <= 0:

@@ -246,7 +246,7 @@ def _send_idle_home(turn: Turn, found: list[DemandRow], allowed: Allowed) -> Non
     """Idle pilots of owners without work, where others wait (`owner_turns`)."""
     state, now = turn.state, turn.now
     wanting = dict.fromkeys(row.bag.spec.owner for row in found)
-    for name, site in state.sites.items() if wanting else ():
+    for name, site in state.sites.items() if wanting and state.queue.hungry else ():
         if site.record.spec.shared or site_table.trouble(site, now):
             continue
         idle = owner_turns.idle_of_others(state, now, site, wanting)

@@ -88,3 +88,10 @@ def test_a_fail_over_site_runs_nothing_else() -> None:
     assert not grounds.jobs
     hand = grounds.enrol(4, site="last")
     assert not grounds.sent(hand)
+
+
+def test_requirements_that_look_at_sites_and_hosts_decide_for_sites_alone() -> None:
+    text = 'Site.Name != "lake" && Host.fast'
+    grounds = Grounds(site("lake"), site("wood"))
+    grounds.submit(spec(4, policy=PolicySpec(requirements=text, rank="Host.mhz", concurrency="2")))
+    assert {job.site for job in grounds.jobs} == {"wood"}
