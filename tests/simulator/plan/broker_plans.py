@@ -1,5 +1,6 @@
 """What splits pilots over the sites of a world: the server's broker, those that bags name, and what
-the configuration says of sites to them."""
+the configuration says of sites to them. Every second world has them, those with odd seeds; in the
+others all is split by room."""
 
 from random import Random
 
@@ -13,7 +14,13 @@ WEIGHTS = (0.5, 1.0, 1.0, 3.0)
 PRICES = (0.0, 0.0, 1.0, 2.0)
 
 
+def _has_brokers(seed: int) -> bool:
+    return seed % 2 == 1
+
+
 def rules(seed: int) -> BrokerRules:
+    if not _has_brokers(seed):
+        return BrokerRules()
     random = Random(f"{seed}/broker")
     return BrokerRules(
         algorithm=random.choice(ALGORITHMS),
@@ -28,7 +35,7 @@ def rules(seed: int) -> BrokerRules:
 def named(seed: int, number: int, spec: BagSpec) -> BagSpec:
     """The bag, perhaps with a broker of its own."""
     random = Random(f"{seed}/broker/{number}")
-    if random.random() < 0.6:
+    if not _has_brokers(seed) or random.random() < 0.6:
         return spec
     return replace(
         spec,
@@ -40,6 +47,8 @@ def named(seed: int, number: int, spec: BagSpec) -> BagSpec:
 def weighed(seed: int, grounds: Grounds) -> tuple[SiteSpec, ...]:
     """The sites of the configuration with weights and prices. Of those that are of no use, some
     have weight 0."""
+    if not _has_brokers(seed):
+        return grounds.sites
     random = Random(f"{seed}/weights")
     found = []
     for spec in grounds.sites:
