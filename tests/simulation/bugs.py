@@ -6,6 +6,7 @@ them by what covey then does, with core's own assertions switched off.
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from inspect import signature
 from typing import Any
 from unittest.mock import patch
 
@@ -65,9 +66,22 @@ def planted(*patches: Callable[[], Any]) -> Bug:
     return bug
 
 
+def _check_arguments(right: Callable[..., Any], wrong: Callable[..., Any]) -> None:
+    given: list[object] = [right]
+    named: dict[str, object] = {}
+    for parameter in signature(right).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            named[parameter.name] = parameter
+        elif parameter.kind is not parameter.VAR_KEYWORD:
+            given.append(parameter)
+    signature(wrong).bind(*given, **named)
+
+
 def instead(owner: object, name: str, wrong: Callable[..., Any]) -> Callable[[], Any]:
-    """`wrong` gets the right function first, then its arguments."""
+    """`wrong` gets the right function first, then its arguments. It has to take them all: else the
+    simulator would see only that it fails."""
     right = getattr(owner, name)
+    _check_arguments(right, wrong)
     return lambda: patch.object(owner, name, lambda *a, **k: wrong(right, *a, **k))
 
 
@@ -111,9 +125,9 @@ def dispatches_above_the_durable_mark(
 
 @bug((recovery, "rebuild"))
 def asks_nobody_after_a_restart(
-    right: Callable[..., Turn], snapshot: Snapshot, settings: Settings, now: float
+    right: Callable[..., Turn], snapshot: Snapshot, settings: Settings, *others: Any
 ) -> Turn:
-    turn = right(snapshot, settings, now)
+    turn = right(snapshot, settings, *others)
     turn.state.arrivals.unheard.clear()
     recovery._release_doubt(turn)
     return turn
@@ -269,14 +283,14 @@ def a_last_chance_settles_the_doubt(
 
 @bug((PilotState, "refused"))
 def gives_up_when_its_place_was_taken(
-    right: Callable[..., None],
+    right: Callable[..., list[End]],
     brain: PilotState,
     number: int,
     attempt: int,
     problem: str,
-    now: float,
-) -> None:
-    right(brain, number, attempt, "" if problem == "unauthorized" else problem, now)
+    *others: Any,
+) -> list[End]:
+    return right(brain, number, attempt, "" if problem == "unauthorized" else problem, *others)
 
 
 # -- of issue 3: classes, segments, chances and pauses -------------------------------------------
@@ -321,9 +335,9 @@ def tries_all_again_when_some_are_wished_for(
 
 @bug((recovery, "restore"))
 def forgets_failures_at_a_restart(
-    right: Callable[..., Bag], turn: Turn, snapshot: BagSnapshot
+    right: Callable[..., Bag], turn: Turn, snapshot: BagSnapshot, *others: Any
 ) -> Bag:
-    return right(turn, replace(snapshot, tries={}, overtimes={}))
+    return right(turn, replace(snapshot, tries={}, overtimes={}), *others)
 
 
 @bug((ends, "finish_if_over"))

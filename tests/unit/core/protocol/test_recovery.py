@@ -4,11 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from covey.core.record.actions import RecordEnds, Write
-from covey.core.record.model import BagId, PilotId
+from covey.core.record.model import BagId, PilotId, PolicySpec
 from covey.pilot.protocol.messages import Answer, End, Held
 from tests.memory_store.memory_record import MemoryRecord
 from tests.unit.core.protocol.test_pilots import enrol, held
-from tests.unit.core.table import Hand, Table, end, only, spec, writes
+from tests.unit.core.table import Hand, Table, end, only, replies, spec, writes
 
 
 def restarted(table: Table, *, with_pilots: bool = True) -> Table:
@@ -97,3 +97,28 @@ def test_what_is_held_without_a_receipt_is_not_repeated_if_it_must_not_be() -> N
     rows = [row for one in writes(said, RecordEnds) for row in one.ends]
     assert [row.end.outcome for row in rows] == ["lost"]
     assert bag not in table.scheduler.state.bags
+
+
+@pytest.mark.parametrize(
+    ("retries", "policy"),
+    [(5, PolicySpec()), (0, PolicySpec(only_sites=("near",), failover_sites=("far",)))],
+)
+def test_an_old_failure_settles_no_doubt(retries: int, policy: PolicySpec) -> None:
+    """Another pilot, not heard yet, has a newer attempt. The task does not go out beside it, for a
+    last chance neither."""
+    before = Table(lease_seconds=10.0)
+    before.submit(spec(1, retries=retries, policy=policy))
+    silent = before.enrol(host="a", site="near")
+    older = silent.ask(1)
+    before.later(11)
+    second = before.enrol(host="b", site="near")
+    newer = second.ask(1)
+    table = restarted(before)
+    fresh = table.enrol(key="key-of-fresh", host="c", site="far")
+    told = fresh.sync(1)
+    failure = end(older, 0, "failed")
+    told += Hand(table, silent.pilot).sync(0, [failure], held=[], shown=[older.receipt])
+    told += table.later(2)
+    told += Hand(table, second.pilot).sync(0, held=[held(newer)], shown=[newer.receipt])
+    told += table.later(2)
+    assert not [task for answer in replies(told, Answer) for task in answer.tasks]
