@@ -330,6 +330,7 @@ def _leaves(tree: type[Struct], prefix: str = "") -> Iterator[Setting]:
 SETTINGS: dict[str, Setting] = {setting.key: setting for setting in _leaves(Config)}
 SECTIONS = tuple(dict.fromkeys(key.partition(".")[0] for key in SETTINGS if "." in key))
 SITES = "sites"  # a section that holds tables of sites instead of settings
+SERVICES = "broker.services"  # tables of covey.toml, too
 _RUNS_HERE = ("serve.", "local.")  # settings that run commands here, or let others run some
 _OWN_FILE = "~/.config/covey/covey.toml"
 
@@ -359,12 +360,15 @@ def load(
             values[key] = value
             origins[key] = source.place[key]
     sites: dict[str, SiteSpec] = {}
+    services: dict[str, WeightService] = {}
     for source in reversed(sources):  # a site in a nearer file replaces the whole site
         for spec in source.sites:
             sites[spec.name] = spec
             origins[f"{SITES}.{spec.name}"] = source.place[SITES]
+        for service in source.services:
+            services[service.name] = service
+            origins[f"{SERVICES}.{service.name}"] = source.place[SITES]
     config = msgspec.convert(_nested(values), Config)
-    services = {one.name: one for source in reversed(sources) for one in source.services}
     config = msgspec.structs.replace(config, services=tuple(services.values()))
     above = ""
     if origins["dir"] == "default" and not config.server and not _IN_TASK & environ.keys():

@@ -5,7 +5,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
@@ -21,6 +21,7 @@ from covey.core.record.broker_rules import (
     WeightService,
 )
 from covey.core.values.amounts import BadAmount, Seconds
+from covey.core.values.suggestions import nearest
 
 
 class BrokerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -102,12 +103,21 @@ class ServiceTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     timeout: Annotated[float | str, Meta(description="Time for an answer, at most.")] = "5s"
     age: Annotated[float | str, Meta(description="Weights that are older are not used.")] = "10m"
     fallback: Annotated[
-        str, Meta(description="Algorithm that is used while there are no weights.")
+        str,
+        Meta(
+            description="What splits pilots while there are no weights: room, static, measured, "
+            "least-loaded or price."
+        ),
     ] = MEASURED
 
 
 _TIME = Seconds(high=10**8)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
+SERVICE_KEYS: Mapping[str, str] = {
+    name: kind.__metadata__[0].description
+    for name, kind in get_type_hints(ServiceTable, include_extras=True).items()
+}
+_TIMES = ("every", "timeout", "age")
 _SPLITTING = tuple(name for name in ALGORITHMS if name != RANDOM)
 
 
@@ -123,15 +133,20 @@ def _service(name: str, table: object, place: str) -> WeightService:
     if not _NAME.fullmatch(name) or name in ALGORITHMS:
         words = "a service's name has letters, digits, '-', '_' and '.', 40 at most"
         raise BadConfig(f"{where}: {words}, and is no algorithm's")
+    if not isinstance(table, Mapping):
+        raise BadConfig(f"{where}: this must be a table: write [broker.services.{name}]")
+    for key in table:
+        if key not in SERVICE_KEYS:
+            near = nearest(key, SERVICE_KEYS)
+            hint = f"did you mean {near!r}?" if near else f"the keys are {', '.join(SERVICE_KEYS)}"
+            raise BadConfig(f"{where}: unknown key {key[:80]!r}; {hint}")
     try:
         read = msgspec.convert(table, ServiceTable)
-        times = [_TIME.read(value) for value in (read.every, read.timeout, read.age)]
-    except (msgspec.ValidationError, BadAmount) as error:
+    except msgspec.ValidationError as error:
         raise BadConfig(f"{where}: {error}") from None
+    times = [_seconds(where, key, getattr(read, key)) for key in _TIMES]
     if read.url and not read.url.startswith(("http://", "https://")):
         raise BadConfig(f"{where}: url = {read.url[:80]!r}: it must begin with http:// or https://")
-    if min(times) <= 0:
-        raise BadConfig(f"{where}: every, timeout and age must be longer than 0")
     if read.fallback not in _SPLITTING:
         words = f"there are {', '.join(_SPLITTING)}"
         raise BadConfig(f"{where}: fallback = {read.fallback[:80]!r}: {words}")
@@ -143,3 +158,24 @@ def _service(name: str, table: object, place: str) -> WeightService:
         most_age_seconds=times[2],
         fallback=read.fallback,
     )
+
+
+def _seconds(where: str, key: str, value: float | str) -> float:
+    try:
+        seconds = _TIME.read(value)
+    except BadAmount as error:
+        raise BadConfig(f"{where}: {key}: {error}") from None
+    if seconds <= 0:
+        raise BadConfig(f"{where}: {key} must be longer than 0")
+    return seconds
+
+
+def table_of(service: WeightService) -> dict[str, object]:
+    """The service as a person would write it; each key that is not set has its default."""
+    return {
+        "url": service.url,
+        "every": f"{service.every_seconds:g}s",
+        "timeout": f"{service.timeout_seconds:g}s",
+        "age": f"{service.most_age_seconds:g}s",
+        "fallback": service.fallback,
+    }

@@ -25,7 +25,7 @@ from covey.config_sites import LOCAL, local_site
 from covey.core.errors import BadConfig, NotFound, StoreHeld
 from covey.core.protocol import receipts
 from covey.core.record.actions import Note
-from covey.core.record.broker_rules import BrokerRules
+from covey.core.record.broker_rules import DRAWABLE, BrokerRules
 from covey.core.record.model import Option, Settings, SiteRecord, SiteSpec, Snapshot
 from covey.pilot.protocol.connection import split
 from covey.ports import Post, Reader
@@ -359,12 +359,13 @@ def _broker(config: Config) -> BrokerRules:
     """Raises BadConfig for an algorithm that is not installed."""
     plugins_ = broker_plugins.find()
     rules = config.broker.rules(broker_plugins.usable(plugins_), config.services)
-    for key, named in (("algorithm", rules.algorithm), ("draw_by", rules.draw_by)):
-        if named not in rules.names():
-            known = plugins_.get(named)
-            why = (
-                f"{known.package}: {known.problem}" if known else f"not {', '.join(rules.names())}"
-            )
+    for key, named, names in (
+        ("algorithm", rules.algorithm, rules.names()),
+        ("draw_by", rules.draw_by, DRAWABLE),
+    ):
+        if named not in names:
+            known = plugins_.get(named) if key == "algorithm" else None
+            why = f"{known.package}: {known.problem}" if known else f"there are {', '.join(names)}"
             raise BadConfig(f"broker.{key} = {named!r}: {why}")
     return rules
 

@@ -35,7 +35,7 @@ def test_weights_now_and_before(place: Place) -> None:
     answer = client.site_weights()
     assert {one.site: one.weight for one in answer.sites} == {"lake": 3.0, "wood": 1.0}
     assert client.site_weights("measured").algorithm == "measured"
-    with pytest.raises(NotFound, match="there is no broker nobody"):
+    with pytest.raises(NotFound, match="there is no broker 'nobody'; there are room, static"):
         client.site_weights("nobody")
     place.do(lambda: place._handle(Ticked()))
     assert [then.weights for then in client.past_weights()] == [{"lake": 3.0, "wood": 1.0}]

@@ -1,9 +1,12 @@
 """[broker] and [broker.services.NAME] in covey.toml."""
 
+import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from covey.cli.main import covey
 from covey.config import load
 from covey.config_broker import services
 from covey.core.errors import BadConfig
@@ -52,12 +55,12 @@ def test_the_defaults_are_those_of_core(tmp_path: Path) -> None:
     [
         ("random", {}, "is no algorithm's"),
         ("a b", {}, "a service's name has letters"),
-        ("karnak", {"uri": "x"}, "uri"),
+        ("karnak", {"uri": "x"}, "unknown key 'uri'; did you mean 'url'?"),
         ("karnak", {"url": "ftp://x"}, "must begin with http:// or https://"),
-        ("karnak", {"every": "often"}, "often"),
-        ("karnak", {"timeout": 0}, "longer than 0"),
+        ("karnak", {"every": "often"}, "every: expected a time"),
+        ("karnak", {"timeout": 0}, "timeout must be longer than 0"),
         ("karnak", {"fallback": "karnak"}, "there are room, static, measured, least-loaded, price"),
-        ("karnak", 7, "Expected `object`"),
+        ("karnak", 7, "this must be a table"),
     ],
 )
 def test_what_is_wrong_is_refused(name: str, table: object, words: str) -> None:
@@ -69,3 +72,12 @@ def test_what_is_wrong_is_refused(name: str, table: object, words: str) -> None:
 def test_services_have_names() -> None:
     with pytest.raises(BadConfig, match="services have names"):
         services(7, "covey.toml")
+
+
+def test_services_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "covey.toml").write_text(TOML)
+    monkeypatch.chdir(tmp_path)
+    shown = json.loads(CliRunner().invoke(covey, ["config", "show", "--json"]).stdout)
+    every = shown["broker.services.karnak.every"]
+    assert (every["value"], every["origin"]) == ("120s", str(tmp_path / "covey.toml"))
+    assert shown["broker.services.mine.fallback"]["value"] == "measured"

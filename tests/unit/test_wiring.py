@@ -68,3 +68,17 @@ def test_a_record_is_opened_with_what_drivers_know_now(tmp_path: Path) -> None:
     record.close()
     assert found["a"].facts.whole_nodes
     assert found["b"] == unknown
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ('algorithm = "mesured"', "broker.algorithm = 'mesured': there are room, static, measured"),
+        ('draw_by = "price"', "broker.draw_by = 'price': there are static, measured, room"),
+    ],
+)
+def test_brokers_that_there_are_not(tmp_path: Path, setting: str, words: str) -> None:
+    (tmp_path / "covey.toml").write_text(f"[broker]\n{setting}\n")
+    with pytest.raises(BadConfig) as refused:
+        wiring._broker(config.load({}, {}, tmp_path).config)
+    assert words in str(refused.value)

@@ -69,6 +69,8 @@ class Description(Struct, kw_only=True):
     check: str
     setup: str
     policy: ShownPolicy
+    broker: str  # empty: as the server says
+    finish_seconds: float  # after its submission it should be done; 0: no such time
     open: bool
     order: str  # "long-first" only if that makes a difference
 
@@ -95,6 +97,8 @@ def describe(gathered: Gathered) -> Description:
         check=spec.check,
         setup=spec.setup,
         policy=catalogue.view(spec.policy),
+        broker=spec.broker,
+        finish_seconds=spec.finish_seconds,
         open=spec.open,
         order=spec.order if len(times) > 1 else GIVEN,
     )

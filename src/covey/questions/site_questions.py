@@ -75,18 +75,22 @@ def _view(state: State, site: Site, pilots: list[Pilot], now: float) -> SiteView
     )
 
 
-class WeightsOfSites(Question[BrokerAnswer | None], frozen=True):
-    """What every site is worth now; None: there is no such broker. `algorithm`: empty: the
-    server's. `viewer`: only sites that
-    this owner may use. None: all of them."""
+class WeightsOfSites(Question[BrokerAnswer | str], frozen=True):
+    """What every site is worth now, or words for people that there is no such broker.
+    `algorithm`: empty: the server's. `viewer`: only sites that this owner may use are told; None:
+    all of them."""
 
     algorithm: str
     viewer: str | None
 
-    def answer(self, state: State, now: float) -> BrokerAnswer | None:
-        if self.algorithm and self.algorithm not in state.settings.broker.names():
-            return None
-        answer = broker_answers.table(state, now, self.algorithm)
+    def answer(self, state: State, now: float) -> BrokerAnswer | str:
+        rules = state.settings.broker
+        if self.algorithm and self.algorithm not in rules.names():
+            return rules.unknown(self.algorithm)
+        stops = {
+            name: site_answers.stop_words(state, now, site) for name, site in state.sites.items()
+        }
+        answer = broker_answers.table(state, now, self.algorithm, stops)
         if self.viewer is not None:
             owner = self.viewer
             answer.sites = [one for one in answer.sites if not hides(state, one.site, owner)]

@@ -5,6 +5,7 @@ with these weights alone. The answer is bounded in size, number and time; whatev
 told to core, which then goes on with the last weights as long as they are fresh.
 """
 
+import re
 import threading
 import time
 import urllib.request
@@ -65,9 +66,17 @@ class WeightServices:
         try:
             weights = read_weights(self._fetch(service))
         except Exception as error:  # of a program that is not ours anything may come
-            reason = f"{service.url} did not answer well: {error or type(error).__name__}"
+            words = str(error) or type(error).__name__
+            reason = f"{_shown(service.url)} did not answer well: {words}"
             return WeightsFailed(service.name, reason[:_MOST_REASON])
-        return WeightsGiven(None, service.name, weights, service.url)
+        return WeightsGiven(None, service.name, weights, _shown(service.url))
+
+
+def _shown(url: str) -> str:
+    """The address without what may be secret in it: everybody who may use a site reads this."""
+    scheme, _, rest = url.partition("://")
+    host, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
 def fetch_answer(service: WeightService) -> bytes:

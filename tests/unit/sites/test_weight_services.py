@@ -127,3 +127,23 @@ def test_a_service_without_an_address_is_not_asked() -> None:
     assert threading.active_count() == before
     services.close()
     assert not told
+
+
+def test_secrets_in_an_address_are_not_shown() -> None:
+    told: queue.Queue[EngineEvent] = queue.Queue()
+    url = "https://ann:pass@karnak.example.org:8443/weights?token=secret#x"
+    answers = iter([b'{"lake": 1}'])
+
+    def fetch(service: WeightService) -> bytes:
+        return next(answers, b"nonsense")
+
+    services = WeightServices(
+        [WeightService(name="karnak", url=url, every_seconds=0.01)], told.put, fetch
+    )
+    services.start()
+    given, failed = told.get(timeout=30), told.get(timeout=30)
+    services.close()
+    assert isinstance(given, WeightsGiven)
+    assert given.source == "https://karnak.example.org:8443/weights"
+    assert isinstance(failed, WeightsFailed)
+    assert failed.reason.startswith("https://karnak.example.org:8443/weights did not answer well")

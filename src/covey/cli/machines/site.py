@@ -33,6 +33,7 @@ COLUMNS = (
     Column("from"),
     Column("trouble"),
 )
+MOST_NAMES = 5  # of sites that a service names and that there are not
 WIDTH = 16  # of the names of facts
 KEYS_HELP = """Keys are those of [sites.NAME] in covey.toml (covey help configuration). Keys of the
 driver and of the environment have a dot: options.partition=short, environment.SGE_ROOT=/opt/sge.
@@ -209,7 +210,7 @@ def weights(broker: str | None, history: bool, as_json: bool) -> None:
     if as_json:
         print_json(answer)
         return
-    columns = (Column("site"), Column("weight", right=True), Column("made of"), Column("measured"))
+    columns = (Column("site"), Column("weight", right=True), Column("why"), Column("measured"))
     rows = [
         [
             share.site,
@@ -221,17 +222,22 @@ def weights(broker: str | None, history: bool, as_json: bool) -> None:
     ]
     echo(f"broker: {answer.text}")
     echo(render(columns, rows))
+    names = [share.site for share in answer.sites]
     for service in answer.services:
-        echo(f"service {service.name}: {_service_words(service)}")
+        echo(f"service {service.name}: {_service_words(service, names)}")
 
 
-def _service_words(service: "ServiceAnswer") -> str:
+def _service_words(service: "ServiceAnswer", sites: list[str]) -> str:
     given = "no weights yet"
     if service.given_at is not None:
         many = formats.count(len(service.weights), "site")
         given = f"weights of {many}, from {service.source}, {formats.ago(service.given_at)}"
+    if unknown := [name for name in service.weights if name not in sites]:
+        given += f"; there is no site {formats.some(unknown[:MOST_NAMES], len(unknown))}"
     if service.problem:
         return f"{given}; {service.fallback} is used instead: {service.problem}"
+    if service.failure:
+        given += f"; these are still used, but {service.failure}"
     return given
 
 

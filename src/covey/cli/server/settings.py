@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from typing import get_type_hints
 
 import click
+import msgspec
 
 from covey import config as configuration
-from covey import config_sites
+from covey import config_broker, config_sites
 from covey.cli.shared.commands import Command, json_option, print_json, settle
 from covey.frontend.tables import Column, render
 from covey.frontend.terminal import echo
@@ -52,6 +53,17 @@ partition = "short"
 ```
 """
 
+SERVICES_HEAD = """\
+## [broker.services.NAME]: Resource priority services
+
+Each service has a table of its own, in `covey.toml` only. Bags name it as their broker, or
+`broker.algorithm` does. [Sites](sites.md#the-broker-which-site-gets-how-many) says how it is asked.
+The default of each key counts if the table does not have it.
+
+| key | default | meaning |
+|---|---|---|
+"""
+
 SITES_HEAD = """\
 ## [sites.NAME]: Other places where pilots can be started
 
@@ -86,7 +98,7 @@ def show(as_json: bool) -> None:
         for key, setting in configuration.SETTINGS.items()
     ]
     facts = [(setting.key, value, origin, setting.text) for setting, value, origin in rows]
-    facts += _of_sites(settled)
+    facts += [*_of_services(settled), *_of_sites(settled)]
     if as_json:
         print_json(
             {
@@ -98,6 +110,13 @@ def show(as_json: bool) -> None:
     columns = (Column("setting"), Column("value"), Column("from"), Column("meaning"))
     cells = [[key, spell(value), origin, text] for key, value, origin, text in facts]
     echo(render(columns, cells))
+
+
+def _of_services(settled: configuration.Settled) -> Iterator[tuple[str, object, str, str]]:
+    for service in settled.config.services:
+        name = f"{configuration.SERVICES}.{service.name}"
+        for key, value in config_broker.table_of(service).items():
+            yield f"{name}.{key}", value, settled.origins[name], config_broker.SERVICE_KEYS[key]
 
 
 def _of_sites(settled: configuration.Settled) -> Iterator[tuple[str, object, str, str]]:
@@ -150,6 +169,11 @@ def page() -> str:
         name, text = key_of_site.name, key_of_site.text
         default = "needed" if name == "driver" else f"`{spell(key_of_site.default)}`"
         rows.append(f"| `{name}` | {default} | {text} |")
+    services = [
+        f"| `{field.name}` | `{spell(field.default)}` | {config_broker.SERVICE_KEYS[field.name]} |"
+        for field in msgspec.structs.fields(config_broker.ServiceTable)
+    ]
+    lines.append(SERVICES_HEAD + "\n".join(services) + "\n")
     return "\n".join(lines) + "\n" + SITES_HEAD + "\n".join(rows) + "\n"
 
 

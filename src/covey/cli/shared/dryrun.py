@@ -4,6 +4,7 @@ import os
 from typing import TYPE_CHECKING
 
 from covey.cli.shared.commands import print_json
+from covey.core.record.broker_rules import ALGORITHMS, PRICE
 from covey.core.record.model import LONG_FIRST, PolicySpec
 from covey.frontend import formats
 from covey.frontend.submitting import add_all
@@ -133,6 +134,13 @@ def _facts(bag: "Description") -> list[tuple[str, str]]:
     facts.append(("retries", _retries(bag)))
     pause = f"pauses after {formats.count(limits.breaker, 'failure')} without a success"
     facts.append(("breaker", pause if limits.breaker else "never pauses by itself"))
+    if bag.broker:
+        facts.append(("broker", bag.broker))
+    if bag.finish_seconds:
+        others = [name for name in ALGORITHMS if name != PRICE]
+        unused = f" (the broker {bag.broker} does not use it)" if bag.broker in others else ""
+        finish = f"{formats.duration(bag.finish_seconds)} after its submission{unused}"
+        facts.append(("finish in", finish))
     return facts
 
 

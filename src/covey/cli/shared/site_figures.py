@@ -76,10 +76,12 @@ def lines(measures: "SiteMeasures") -> Iterator[tuple[str, str]]:
             yield NAMES[figure.field], bound + _shown(figure, value) + MORE.get(figure.field, "")
     if measures.measured_at:
         jobs = formats.count(measures.jobs, "job")
-        still = f", {measures.waiting:,} of which still wait" if measures.waiting else ""
+        verb = "waits" if measures.waiting == 1 else "wait"
+        still = f", {measures.waiting:,} of which still {verb}" if measures.waiting else ""
         yield "measured", f"from {jobs}{still}; the last news {formats.ago(measures.measured_at)}"
     if measures.capacity_at:
-        yield "free there", f"{cores(measures)}, as of {formats.ago(measures.capacity_at)}"
+        unit = " cores" if measures.free_cores is not None else ""
+        yield "free there", f"{cores(measures)}{unit}, {formats.ago(measures.capacity_at)}"
         if measures.queue_length is not None:
             yield "queue there", f"{formats.count(measures.queue_length, 'job')} of everybody"
 

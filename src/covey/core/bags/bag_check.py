@@ -64,8 +64,7 @@ def check_spec(spec: BagSpec) -> None:
 def check_broker(spec: BagSpec, rules: BrokerRules) -> None:
     """Raise InvalidBag if it names a broker that the server does not have."""
     if spec.broker and spec.broker not in rules.names():
-        brokers = ", ".join(rules.names())
-        raise InvalidBag(f"there is no broker {shown(spec.broker)!r}; there are {brokers}")
+        raise InvalidBag(rules.unknown(shown(spec.broker)))
 
 
 def _check_lengths(spec: BagSpec) -> None:

@@ -188,10 +188,7 @@ def _with_probes(
     )
     few = work.places <= max(one.slots for one in unknown) // max(1, work.taken)
     for one in unknown:
-        worth, waiting = found[one.site], one.measures.waiting
-        reason = f"nothing is known about it yet: {one.probes} more may find out"
-        if waiting:
-            reason = f"none of the {waiting} that wait there has started: {one.probes} more may"
+        worth, reason = found[one.site], _probe_words(one)
         tier = worth.tier
         if tier <= 0:
             tier = _WAITING if few and known else _PROBING
@@ -199,3 +196,13 @@ def _with_probes(
             reason = f"{worth.reason}; {reason}"
         found[one.site] = worth._replace(tier=tier, most=one.probes, reason=reason)
     return found
+
+
+def _probe_words(one: SiteCandidate) -> str:
+    waiting = one.measures.waiting
+    if not waiting:
+        return f"no pilot has started there yet: {one.probes:,} may be started to try it"
+    more = f"{one.probes:,} more may be started" if one.probes else "no more until one has"
+    if waiting == 1:
+        return f"the pilot that waits there has not started yet: {more}"
+    return f"none of the {waiting:,} pilots that wait there has started yet: {more}"

@@ -141,6 +141,7 @@ class ServiceAnswer(Struct, kw_only=True):
     given_at: float | None = None  # None: it has said nothing yet
     weights: dict[str, float] = {}
     problem: str = ""  # why its weights are not used; empty: they are
+    failure: str = ""  # why the last answer could not be read; the weights before it still count
     fallback: str  # the algorithm that is used then
 
 

@@ -1,5 +1,7 @@
 """How the broker split pilots over sites, and why a site got so many and another one none."""
 
+from collections.abc import Mapping
+
 from covey.core.broker import choices
 from covey.core.broker.worth import BrokerDecision, SiteChoice, Worth
 from covey.core.explain.answers import BagShare, BrokerAnswer, ServiceAnswer, SiteShare
@@ -8,20 +10,23 @@ from covey.core.state import Bag, State
 
 # Words for the factors of a weight; others are shown by their names.
 _FACTORS = {
-    "room": "room for {:,.0f} pilots",
-    "slots": "{:,.0f} slots",
-    "weight": "weight {:g} of its table",
+    "weight": "weight = {:g} in the configuration",
     "speed": "speed {:.3g}",
     "f": "f = {:.3g}",
-    "price": "price {:g}",
     "given": "{:g} given by the service",
 }
+_COUNTED = {"room": ("room for", "pilot"), "slots": ("", "slot")}
+_ASIDE = ("wait", "price")  # parts of what an algorithm looked at that are no factors
 
 
 def of_bag(state: State, now: float, bag: Bag) -> BrokerAnswer | None:
+    """None: no pilot was asked for yet, and the bag names no broker."""
     decision = state.broker.decisions.get(bag.id)
     if decision is None:
-        return None
+        if not (named := bag.spec.broker):
+            return None
+        text = f"{named}; it has not been asked for pilots of this bag yet"
+        return BrokerAnswer(at=now, algorithm=named, tasks=0.0, text=text, sites=[])
     return BrokerAnswer(
         at=decision.at,
         algorithm=decision.choice.algorithm,
@@ -55,8 +60,12 @@ def of_site(state: State, now: float, site: str, owner: str | None) -> list[BagS
     return found
 
 
-def table(state: State, now: float, algorithm: str) -> BrokerAnswer:
-    """What every site is worth now, to a bag that says nothing of it."""
+def table(
+    state: State, now: float, algorithm: str, stops: Mapping[str, str] | None = None
+) -> BrokerAnswer:
+    """What every site is worth now, to a bag that says nothing of it. `stops`: why no pilot can be
+    started at a site now, whatever it is worth."""
+    stopped = stops or {}
     choice = choices.weights(state, now, algorithm)
     decision = BrokerDecision(at=now, tasks=0.0, choice=choice, pilots={})
     sites = [
@@ -68,7 +77,7 @@ def table(state: State, now: float, algorithm: str) -> BrokerAnswer:
             room=choice.candidates[name].room,
             made_of=dict(worth.made_of),
             measured_at=choice.candidates[name].measures.measured_at,
-            text=worth.reason or _made_of(worth),
+            text=stopped.get(name) or worth.reason or _made_of(worth),
         )
         for name, worth in choice.worths.items()
     ]
@@ -95,6 +104,7 @@ def _service(state: State, now: float, service: WeightService) -> ServiceAnswer:
         given_at=given.at if given is not None else None,
         weights=given.weights if given is not None else {},
         problem=choices.service_problem(state, now, service, given),
+        failure=state.broker.problems.get(service.name, ""),
         fallback=service.fallback,
     )
 
@@ -117,7 +127,7 @@ def _by_whom(decision: BrokerDecision, now: float) -> str:
     choice = decision.choice
     words = choice.algorithm
     if choice.drawn:
-        words += ": a site was drawn for each pilot, by weight"
+        words += ": a site is drawn for each pilot, by weight"
     if choice.given_at is not None:
         words += f": weights of {choice.source}, given {_ago(now - choice.given_at)}"
     if choice.instead_of:
@@ -129,9 +139,9 @@ def _share(decision: BrokerDecision, site: str, now: float) -> SiteShare:
     choice, pilots = decision.choice, decision.pilots.get(site, 0)
     worth, candidate = choice.worths[site], choice.candidates[site]
     measured_at = candidate.measures.measured_at
-    words = _made_of(worth)
+    notes = _why(choice, worth, pilots, candidate.room)
     if measured_at is not None:
-        words += f"; measured {_ago(now - measured_at)}"
+        notes.append(f"measured {_ago(now - measured_at)}")
     return SiteShare(
         site=site,
         pilots=pilots,
@@ -140,42 +150,47 @@ def _share(decision: BrokerDecision, site: str, now: float) -> SiteShare:
         room=candidate.room,
         made_of=dict(worth.made_of),
         measured_at=measured_at,
-        text=f"{_why(choice, worth, pilots, candidate.room)}{words}",
+        text="; ".join(notes),
     )
 
 
-def _why(choice: SiteChoice, worth: Worth, pilots: int, room: int) -> str:
-    """Why it got so many, or none; ends where the factors of the weight follow."""
+def _why(choice: SiteChoice, worth: Worth, pilots: int, room: int) -> list[str]:
+    """Why it got so many, or none: notes, the most important first."""
     whole = sum(other.weight for other in choice.worths.values() if other.tier == worth.tier)
-    part = f"weight {worth.weight:.4g} of {whole:.4g}"
+    factors = _made_of(worth)
+    factors = f" ({factors})" if factors else ""
+    part = f"weight {worth.weight:.4g} of {whole:.4g}{factors}"
     if worth.weight <= 0:
-        return f"no pilots: {worth.reason or 'its weight is 0'}"
-    if pilots and pilots >= room:
-        part += f", and it had room for {room:,}"
+        return [f"no pilots: {worth.reason or 'its weight is 0'}{factors}"]
     if pilots:
-        return f"{part}{f'; {worth.reason}' if worth.reason else ''}"
+        full = [f"it has room for no more than {room:,}"] if pilots >= room else []
+        return [part, *full, *([worth.reason] if worth.reason else [])]
     if worth.reason:
-        return f"no pilots: {worth.reason}; {part}"
+        return [f"no pilots: {worth.reason}", part]
     if any(other.tier < worth.tier for other in choice.worths.values()):
-        return f"no pilots: sites that come first had room for all; {part}"
+        return ["no pilots: sites that come first had room for all", part]
     if choice.drawn:
-        return f"no pilots: it was not drawn; {part}"
-    return f"no pilots: its part is less than one pilot, or others needed its room; {part}"
+        return ["no pilots: it was not drawn", part]
+    return ["no pilots: its part is less than one pilot, or others needed its room", part]
 
 
 def _made_of(worth: Worth) -> str:
-    """Such as: = 40 slots × speed 1.2 × f = 0.83 for a wait of 7 min."""
-    factors = []
+    """Such as: 40 slots × speed 1.2 × f = 0.83, for a wait of 7 min."""
+    factors = [_factor(name, value) for name, value in worth.made_of if name not in _ASIDE]
+    parts = [" × ".join(factors)] if factors else []
     for name, value in worth.made_of:
         if name == "wait":
-            continue
-        factors.append(_FACTORS.get(name, name + " {:g}").format(value))
-    words = f" ({' × '.join(factors)}" if factors else ""
-    waits = [value for name, value in worth.made_of if name == "wait"]
-    if waits:
-        wait = f"a wait of {_span(waits[0])}"
-        words += f", for {wait}" if words else f" ({wait}"
-    return f"{words})" if words else ""
+            parts.append(f"for a wait of {_span(value)}")
+        elif name == "price":
+            parts.append(f"at a price of {value:g}")
+    return ", ".join(parts)
+
+
+def _factor(name: str, value: float) -> str:
+    if name in _COUNTED:
+        before, noun = _COUNTED[name]
+        return f"{before} {value:,.0f} {noun if round(value) == 1 else noun + 's'}".strip()
+    return _FACTORS.get(name, name + " {:g}").format(value)
 
 
 def _ago(seconds: float) -> str:

@@ -92,6 +92,11 @@ def _covered(state: State, now: float) -> tuple[list[DemandRow], Allowed]:
 # -- may anything be started there? --------------------------------------------------------------
 
 
+def stop_words(state: State, now: float, site: Site) -> str:
+    """Why no pilot can be started there now, whoever needs one; empty: pilots can be started."""
+    return next((reason.text for reason in _stops(state, now, site)), "")
+
+
 def _stops(state: State, now: float, site: Site) -> Iterator[Reason]:
     name, status = site.record.spec.name, site.record.status
     if site.record.spec.facts.by_hand:

@@ -9,6 +9,7 @@ from msgspec import Struct
 ROOM, STATIC, MEASURED = "room", "static", "measured"
 RANDOM, LEAST_LOADED, PRICE = "random", "least-loaded", "price"
 ALGORITHMS = (ROOM, STATIC, MEASURED, RANDOM, LEAST_LOADED, PRICE)
+DRAWABLE = (STATIC, MEASURED, ROOM)  # algorithms by whose weights `random` draws
 
 
 class WeightService(Struct, frozen=True, kw_only=True):
@@ -38,6 +39,10 @@ class BrokerRules(Struct, frozen=True, kw_only=True):
         """What a bag may name as its broker."""
         services = (service.name for service in self.services)
         return tuple(dict.fromkeys((*ALGORITHMS, *services, *self.plugins)))
+
+    def unknown(self, named: str) -> str:
+        """Words for people who name a broker that the server does not have."""
+        return f"there is no broker {named!r}; there are {', '.join(self.names())}"
 
 
 class GivenWeights(Struct, frozen=True, kw_only=True):

@@ -114,8 +114,8 @@ class SiteCalls:
         answer = self._access.decider.ask(
             WeightsOfSites(algorithm[:100], caller_of(request).viewer)
         )
-        if answer is None:
-            raise HttpProblem(404, "not-found", f"there is no broker {algorithm[:100]}")
+        if isinstance(answer, str):
+            raise HttpProblem(404, "not-found", answer)
         return answer
 
     @look("/broker/history", "what sites were worth to the broker over the last day", SEE)

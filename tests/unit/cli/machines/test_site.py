@@ -16,6 +16,7 @@ from covey.core.explain.answers import (
     BrokerAnswer,
     Limit,
     Reason,
+    ServiceAnswer,
     SiteAnswer,
     SiteShare,
     Wanting,
@@ -111,8 +112,25 @@ class Fake(FakeSource):
 
     def site_weights(self, algorithm: str = "") -> BrokerAnswer:
         self.told.append(("weights", algorithm))
-        share = SiteShare(site="lab", pilots=0, weight=12.0, text="(10 slots)", measured_at=1.0)
-        return BrokerAnswer(at=1.0, algorithm="measured", tasks=0, text="measured", sites=[share])
+        share = SiteShare(site="lab", pilots=0, weight=12.0, text="10 slots", measured_at=1.0)
+        services = [
+            ServiceAnswer(
+                name="karnak",
+                source="its URL",
+                given_at=1.0,
+                weights={"lab": 1.0, "lba": 2.0},
+                failure="it did not answer well: x",
+                fallback="measured",
+            )
+        ]
+        return BrokerAnswer(
+            at=1.0,
+            algorithm="measured",
+            tasks=0,
+            text="measured",
+            sites=[share],
+            services=services,
+        )
 
     def past_weights(self) -> list[WeightsAt]:
         return [
@@ -206,8 +224,11 @@ def test_explain(look: Look) -> None:
 def test_weights(look: Look, source: Fake) -> None:
     lines = look("site", "weights").stdout.splitlines()
     assert lines[0] == "broker: measured"
-    assert lines[2].split()[:4] == ["lab", "12", "(10", "slots)"]
+    assert lines[2].split()[:4] == ["lab", "12", "10", "slots"]
     assert json.loads(look("site", "weights", "--json").stdout)["sites"][0]["weight"] == 12.0
+    assert lines[3].startswith("service karnak: weights of 2 sites, from its URL, ")
+    end = "; there is no site lba; these are still used, but it did not answer well: x"
+    assert lines[3].endswith(end)
     look("site", "weights", "--broker", "price")
     assert source.told[-1] == ("weights", "price")
 
@@ -509,7 +530,7 @@ def test_what_is_known_of_a_site_is_shown(look: Look, source: Fake) -> None:
         "speed 1.5 times the average site's",
         "slots filled 80 %",
         "from 12 jobs, 5 of which still wait",
-        "free there 40 of 128",
+        "free there 40 of 128 cores,",
         "queue there 7 jobs of everybody",
     ):
         assert words in shown, shown

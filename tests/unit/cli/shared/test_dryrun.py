@@ -107,6 +107,19 @@ def test_what_people_read(here: Path) -> None:
     assert lines_of(described())[7].startswith("… and")
 
 
+def test_the_broker_and_when_the_bag_should_be_done(here: Path) -> None:
+    told = "\n".join(lines_of(described()))
+    assert "broker" not in told
+    for broker, words in (
+        ("price", "finish in 2 h after its submission"),
+        ("static", "finish in 2 h after its submission (the broker static does not use it)"),
+    ):
+        flags = {"file": "sweep.toml", "broker": broker, "finish_in": "2h"}
+        lines = lines_of(describe(build(flags, 0)))
+        assert f"broker    {broker}" in lines
+        assert words in [line.replace("2 h 00 m", "2 h") for line in lines]
+
+
 def test_the_policy_in_force(here: Path) -> None:
     assert lines_of(described())[-1] == "policy    throughput (the default)"
     options = ("fast-tail", "only_sites=a", "failover_sites=b", "rank=1 +\n  2", "sticky_tail=true")
