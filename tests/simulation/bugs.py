@@ -323,14 +323,12 @@ def appends_the_same_segment_twice(
     right(turn, replace(event, key=""))
 
 
-@bug((bag_requests, "_reopen"))
+@bug((bag_requests, "_reopen"), words="nobody wished for it")
 def tries_all_again_when_some_are_wished_for(
     right: Callable[..., None], turn: Turn, bag: Bag, event: RetryRequested
 ) -> None:
-    right(turn, bag, event)
-    for task in list(bag.places.failed):
-        bag.places.failed.remove(task)
-        bag.free(task)
+    wished = set(event.tasks or ())
+    right(turn, bag, replace(event, tasks=tuple(sorted(wished | set(bag.places.failed)))))
 
 
 @bug((recovery, "restore"))

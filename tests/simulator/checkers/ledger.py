@@ -115,7 +115,6 @@ class BagNotes(Struct, eq=False):
     total: int
     more: list[Segment] = field(default_factory=list)  # appended segments
     status: str = "running"
-    reopened: int = 0
     rulings: list[Ruling] = field(default_factory=list)
     closed: bool = True  # a server may believe that no more tasks will follow
     touched: float = 0.0  # when the last message about it came or went
@@ -164,6 +163,7 @@ class Ledger:
         self.submitted: dict[str, int] = {}  # key -> bag, as acknowledged
         self.cancelled: dict[int, float] = {}  # bag -> acknowledged at
         self.retries: dict[int, list[float]] = {}  # bag -> when a server got an owner's retry
+        self._wishes: dict[int, list[tuple[int, ...] | None]] = {}  # what is to be tried again
         self.acknowledged: dict[Key, End] = {}
         self.bags: dict[int, BagNotes] = {}
         self.recorded: dict[Key, list[str]] = {}  # outcomes in the record
@@ -194,8 +194,9 @@ class Ledger:
     def asked(self, event: EngineEvent, now: float) -> None:
         """A working server has received this request of an owner."""
         match event:
-            case RetryRequested(_, bag):
+            case RetryRequested(_, bag, tasks):
                 self.retries.setdefault(bag, []).append(now)
+                self._wishes.setdefault(bag, []).append(tasks)
             case PolicyRequested(_, bag, policy) if policy not in self.nonsense.get(bag, ()):
                 ruling = Ruling(policy, now, durable=False)
                 self.bags[bag].rulings.append(ruling)
@@ -203,6 +204,10 @@ class Ledger:
                 self.bags[bag].closed = True
             case _:
                 pass
+
+    def is_wished_for(self, bag: int, task: int) -> bool:
+        """Whether an owner has ever wanted this task tried again."""
+        return any(tasks is None or task in tasks for tasks in self._wishes.get(bag, ()))
 
     def heard(self, pilot: int, number: int, now: float) -> None:
         """A sync has reached the server."""
@@ -272,7 +277,6 @@ class Ledger:
             case ReopenFailed(bag):
                 notes = self.bags[bag]
                 notes.status, notes.row, notes.touched = "running", 0, now
-                notes.reopened += 1
             case SavePolicy(bag, policy):
                 if policy in self.nonsense.get(bag, ()):
                     raise Violation(f"bag {bag} has a policy that cannot be: {policy}")

@@ -38,6 +38,7 @@ FEW_FAILURES = 5  # prove nothing yet
 MOST_FAILURES = 50  # in a row, until a bag is paused
 BREAKER = 30  # … if its owner allows no more than that
 RETRY_SECONDS = 55.0  # for which a task waits for another host than the one where it failed
+LOOK_SECONDS = 1.1  # for which core may believe that there is no other host, though one has come
 TRY_SECONDS = 15.0  # after the end of its ban a host must have been tried within this time
 MOST_PASSED = 5  # tasks that may go to others meanwhile
 WAIT_SECONDS = 40.0  # besides adoption: for which a task may wait although a host is idle
@@ -227,10 +228,16 @@ class Police:
             life is not sending.life
             and life.place.host not in bad
             and (life.place.host, notes.spec.owner) not in self._bans
+            and self._known_since(life) < sending.at - LOOK_SECONDS
             and self._is_there(life, notes.spec.owner, sending.at)
             and _surely_lets(notes, life)
             for life in self._ledger.lives.values()
         )
+
+    def _known_since(self, life: HostLife) -> float:
+        """When the server that runs now first heard it, after its connection last broke."""
+        unknown = max(self._ledger.restarts[-1], life.dropped)
+        return next((contact for contact in life.contacts if contact > unknown), math.inf)
 
     def _is_there(self, life: HostLife, owner: str, now: float) -> bool:
         """Certainly the server knows it as a pilot that this owner may use."""

@@ -170,6 +170,9 @@ class Judge:
             case ReopenFailed(bag, _, tasks):
                 for task in [task for task in self._given_up if task[0] == bag]:
                     if tasks is None or task[1] in tasks:
+                        if not self._ledger.is_wished_for(*task):
+                            words = f"task {task[1]} of bag {bag} is tried again"
+                            raise Violation(f"{words}, and nobody wished for it")
                         del self._given_up[task]
                         self._own_failures.pop(task, None)
             case _:
