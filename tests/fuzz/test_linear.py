@@ -74,6 +74,17 @@ COMMON: list[Make] = [
     around("", "1", "x"), around("(", " ", ")"), around("a ", "'b' ", "'"), around("/*", "*"),
 ]  # fmt: skip
 
+# What drivers read to learn how much of a site is free: hard lines, many different ones.
+CAPACITIES: list[Make] = [
+    lambda n: "n1\n\n" + "".join(f"Que {number}\n" for number in range(n // 10)),
+    lambda n: "n1\n np = 4\n state = free\n\n" + "".join(f"Que {x}\n" for x in range(n // 10)),
+    around("n1\n np = 4\n jobs = ", "0-9/1.a,", "\n\nQue"), around("n1\n", " np = 4\n"),
+    around("a*|0/1/0/1|0/1/0/1\n\n", "1 a,\n"), around("", "a*|0/1/0/1|0/1/0/1\n"),
+    around("HOST_NAME MAX NJOBS STATUS\n", "a 1 1 ok\n"), around("HOST_NAME ", "MAX "),
+    around("", "1 Unclaimed 1\n", "\n\nidle"), around("1 Unclaimed 1\n\n", "0 idle, "),
+    around("<a>", "<cluster_queue_summary/>", "</a>\n\n1"),
+]  # fmt: skip
+
 TABLE = columns.columns(["alpha", "x y"], ["loss", "a" * 90])
 
 
@@ -147,6 +158,8 @@ def driver_reads(name: str) -> Callable[[str], None]:
                 driver.listed(spec, "a", output)
             with suppress(*HARMLESS):
                 driver.accounted(spec, output)
+            with suppress(*HARMLESS):
+                driver.measured(spec, output)
 
     return read
 
@@ -200,7 +213,8 @@ PARSERS: dict[str, tuple[Callable[[str], Any], Sequence[Make]]] = {
     "text for a terminal": (terminal.clean_output, [same("\x1b[0"), same("\x1b[31m")]),
     "JSON for a terminal": (terminal.clean_json, [same("\x9b"), same("\u202e")]),
     **{f"output of {name}": (driver_reads(name), [same(" |"), same("\n\n"), same("    a = b\n"),
-        same("Job Id: 5\n"), same("5_[1-9,1-9]"), same("<a>"), same("Job <5> is submitted\n")])
+        same("Job Id: 5\n"), same("5_[1-9,1-9]"), same("<a>"), same("Job <5> is submitted\n"),
+        *CAPACITIES])
        for name in ("slurm", "pbs", "lsf", "gridengine", "htcondor")},
 }  # fmt: skip
 

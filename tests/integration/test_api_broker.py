@@ -51,6 +51,20 @@ def test_only_sites_that_the_caller_may_use_are_seen(place: Place) -> None:
     assert [list(then.weights) for then in bob.past_weights()] == [["lake"]]
 
 
+def test_sites_that_are_gone_or_unknown_are_shown_to_admins_only(place: Place) -> None:
+    client = place.client()
+    client.save_site("pond", {"driver": "slurm", "users": ["ann"]})
+    place.do(lambda: place._handle(Ticked()))
+    client.give_weights("karnak", {"lake": 1.0, "pond": 2.0, "elsewhere": 3.0})
+    client.remove_site("pond")
+    assert "pond" not in {one.name for one in client.sites()}
+    bob = place.client(place.token(Role.USER, "bob"))
+    assert "pond" in client.past_weights()[0].weights
+    assert list(bob.past_weights()[0].weights) == ["lake"]
+    assert list(client.site_weights().services[0].weights) == ["lake", "pond", "elsewhere"]
+    assert bob.site_weights().services[0].weights == {"lake": 1.0}
+
+
 def test_a_service_gives_weights(place: Place) -> None:
     client = place.client()
     assert client.give_weights("karnak", {"lake": 1.0, "wood": 0.0}, "a cron job") == 2

@@ -63,7 +63,9 @@ LOOKS: dict[str, list[list[str]] | None] = {
     "dismiss": [["dismiss", EVIL]],
     "token": [["token", "create", EVIL], ["token", "list"]],
     "policy": [["policy", "show", "{bag}"], ["policy", "check", "--requirements", EVIL]],
-    "site": [["site", "list"], ["site", "show", EVIL]],
+    "site": [["site", "list"], ["site", "show", EVIL],
+             ["site", "jobs", "local"], ["site", "jobs", EVIL], ["site", "weights"],
+             ["site", "weights", "--broker", EVIL], ["site", "weights", "--history"]],
     "purge": [["purge", "logs", "--bag", "{bag}"], ["purge", "--help"]],
     "doctor": None,  # looks at this machine only
     "config": [["config"]],

@@ -1,5 +1,7 @@
 """Questions about sites and their jobs. The answer None means: there is no such site or job."""
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from covey.core.explain import broker_answers, site_answers
@@ -96,8 +98,7 @@ class WeightsOfSites(Question[BrokerAnswer | str], frozen=True):
             answer.sites = [one for one in answer.sites if not hides(state, one.site, owner)]
             for service in answer.services:
                 service.url = ""
-                seen = (name for name in service.weights if not hides(state, name, owner))
-                service.weights = {name: service.weights[name] for name in seen}
+                service.weights = _seen(state, service.weights, owner)
         return answer
 
 
@@ -107,13 +108,21 @@ class PastWeights(Question[list[WeightsAt]], frozen=True):
     viewer: str | None
 
     def answer(self, state: State, now: float) -> list[WeightsAt]:
-        gone = set[str]()
-        if self.viewer is not None:
-            gone = {name for name in state.sites if hides(state, name, self.viewer)}
+        viewer = self.viewer
         return [
-            WeightsAt(at=at, weights={name: w for name, w in weights.items() if name not in gone})
+            WeightsAt(at=at, weights=weights if viewer is None else _seen(state, weights, viewer))
             for at, weights in state.broker.history
         ]
+
+
+def _seen(state: State, weights: Mapping[str, float], owner: str) -> dict[str, float]:
+    """Those of sites that are there, and that the owner may use. Who could use a site that is gone,
+    nobody knows any more."""
+    return {
+        name: weight
+        for name, weight in weights.items()
+        if name in state.sites and not hides(state, name, owner)
+    }
 
 
 class WhySite(LongQuestion[SiteAnswer | None], frozen=True):

@@ -5,8 +5,9 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 
 import pytest
 
@@ -102,6 +103,63 @@ def test_an_answer_that_never_ends_is_given_up() -> None:
         event = asked(url, timeout=0.2)
     assert isinstance(event, WeightsFailed)
     assert "took more than 0.2 s" in event.reason
+
+
+def dripping_headers(handler: BaseHTTPRequestHandler) -> None:
+    with suppress(OSError):
+        for number in count():
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\n" if not number else b"a")
+            time.sleep(0.01)
+
+
+def putting_off(handler: BaseHTTPRequestHandler) -> None:
+    with suppress(OSError):
+        while True:
+            handler.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [(dripping_headers, "took more than 0.2 s"), (putting_off, "has more than 262,144 bytes")],
+)
+def test_what_comes_before_an_answer_is_bounded_too(
+    answer: Callable[[BaseHTTPRequestHandler], None], words: str
+) -> None:
+    with serving(answer) as url:
+        event = asked(url, timeout=0.2 if answer is dripping_headers else 20.0)
+    assert isinstance(event, WeightsFailed)
+    assert words in event.reason
+
+
+def test_a_service_cannot_make_the_server_ask_others() -> None:
+    others: list[str] = []
+
+    def listening(handler: BaseHTTPRequestHandler) -> None:
+        others.append(handler.path)
+        saying(b'{"lake": 1}')(handler)
+
+    with serving(listening) as other:
+
+        def redirecting(handler: BaseHTTPRequestHandler) -> None:
+            handler.send_response(302)
+            handler.send_header("Location", other)
+            handler.end_headers()
+
+        with serving(redirecting) as url:
+            event = asked(url)
+    assert isinstance(event, WeightsFailed)
+    assert "302" in event.reason
+    assert not others
+
+
+@pytest.mark.parametrize(
+    "place", ["http://ann:secret@{}/?key=secret", "http://{}/secret key", "http://{}/?key=secret"]
+)
+@pytest.mark.parametrize("content", [b'{"lake": 1}', b"no JSON"])
+def test_what_is_secret_in_an_address_is_told_to_nobody(place: str, content: bytes) -> None:
+    with serving(saying(content)) as url:
+        event = asked(place.format(url.split("/")[2]))
+    assert "secret" not in repr(event)
 
 
 def test_nobody_is_there() -> None:

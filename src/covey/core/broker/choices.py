@@ -13,6 +13,7 @@ from covey.core.broker import algorithms
 from covey.core.broker.worth import BrokerDecision, SiteCandidate, SiteChoice, Work, Worth, Worths
 from covey.core.record.broker_rules import (
     MEASURED,
+    MOST_WEIGHT,
     RANDOM,
     ROOM,
     STATIC,
@@ -26,6 +27,7 @@ from covey.core.sites.measures import UNKNOWN, SiteMeasures
 from covey.core.sites.site_measures import measures_of
 from covey.core.state import Bag, Site, State
 
+MOST_DECISIONS = 1000  # that are remembered, each with a worth for every site
 WEIGHTS_SECONDS = 300.0  # between two weights of a site that are remembered
 NOT_NAMED = "the broker does not name it"
 _MOST_PROBLEM = 300  # characters
@@ -180,9 +182,15 @@ def _answered(answer: object, one: SiteCandidate) -> Worth:
     if answer is None:
         return Worth(0.0, reason=NOT_NAMED)
     worth = answer if isinstance(answer, Worth) else Worth(float(answer))  # type: ignore[arg-type]
-    if not math.isfinite(worth.weight) or worth.weight < 0:
+    if not 0.0 <= worth.weight <= MOST_WEIGHT:
         raise ValueError(f"the weight of {one.site} is {worth.weight}")
-    return worth
+    return Worth(
+        float(worth.weight),
+        int(worth.tier),
+        None if worth.most is None else int(worth.most),
+        str(worth.reason)[:_MOST_PROBLEM],
+        tuple((str(name), float(value)) for name, value in worth.made_of),
+    )
 
 
 def _made(
@@ -199,16 +207,17 @@ def remember(
     state: State, now: float, bag: Bag, choice: SiteChoice, tasks: float, pilots: dict[str, int]
 ) -> None:
     """A bag may have several rows of demand: those of one decision are one split."""
-    last = state.broker.decisions.get(bag.id)
+    decisions = state.broker.decisions
+    last = decisions.pop(bag.id, None)
     if last is not None and last.at == now:
         tasks += last.tasks
         for name, count in last.pilots.items():
             pilots[name] = pilots.get(name, 0) + count
         if len(last.choice.worths) > len(choice.worths):
             choice = last.choice
-    state.broker.decisions[bag.id] = BrokerDecision(
-        at=now, tasks=tasks, choice=choice, pilots=pilots
-    )
+    decisions[bag.id] = BrokerDecision(at=now, tasks=tasks, choice=choice, pilots=pilots)
+    if len(decisions) > MOST_DECISIONS:
+        del decisions[next(iter(decisions))]
 
 
 def tick(state: State, now: float) -> None:

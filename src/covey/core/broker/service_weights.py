@@ -5,13 +5,12 @@ from collections.abc import Mapping
 
 from covey.core.after_commit import Replying
 from covey.core.record.actions import Done, Note, Problem
-from covey.core.record.broker_rules import GivenWeights
+from covey.core.record.broker_rules import MOST_WEIGHT, GivenWeights
 from covey.core.record.events import WeightsFailed, WeightsGiven
 from covey.core.turn import Turn
 
 MOST_SITES = 10_000  # that one service may name
 MOST_NAME = 100  # characters
-MOST_WEIGHT = 1e12
 _MOST_SOURCE = 200  # characters
 
 

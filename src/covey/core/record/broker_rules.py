@@ -8,6 +8,7 @@ from msgspec import Struct
 
 ROOM, STATIC, MEASURED = "room", "static", "measured"
 RANDOM, LEAST_LOADED, PRICE = "random", "least-loaded", "price"
+MOST_WEIGHT = 1e12  # that a service or a plugin may give to a site
 ALGORITHMS = (ROOM, STATIC, MEASURED, RANDOM, LEAST_LOADED, PRICE)
 DRAWABLE = (STATIC, MEASURED, ROOM)  # algorithms by whose weights `random` draws
 

@@ -159,15 +159,18 @@ class Matching:
         return left
 
     def _draw(self, placed: _Placed, dice: Random) -> None:
-        """One draw for each pilot. A site that has no room left is drawn no more."""
+        """One draw for each pilot for which there is room. A site that has no room left is drawn no
+        more."""
         left = placed.ask.places
         for options in self._tiers(placed):
             while options and left > _LEAST:
                 names = list(options)
                 weights = [option.weight for option in options.values()]
                 most = max(option.holds for option in options.values())
+                room = sum(self._room(placed, name) for name in names)
+                wanted = max(1, min(room, math.ceil(left / most)))
                 drawn: dict[str, int] = {}
-                for name in dice.choices(names, weights, k=max(1, math.ceil(left / most))):
+                for name in dice.choices(names, weights, k=wanted):
                     drawn[name] = drawn.get(name, 0) + 1
                 for name, times in drawn.items():
                     room, holds = self._room(placed, name), options[name].holds

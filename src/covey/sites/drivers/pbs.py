@@ -302,11 +302,12 @@ def _span(word: str) -> int:
 def _queued(text: str) -> int | None:
     """The sum of the column `Que` of `qstat -Q`."""
     lines = [line.split() for line in text.splitlines()]
-    heads = [words for words in lines if "Que" in words]
-    if not heads:
+    head = next((words for words in lines if "Que" in words), None)
+    if head is None:
         return None
-    place = heads[0].index("Que")
-    rows = [words for words in lines if len(words) >= len(heads[0]) - 1 and words not in heads]
+    place = head.index("Que")
+    least = max(place + 1, len(head) - 1)
+    rows = [words for words in lines if len(words) >= least and "Que" not in words]
     return sum(common.whole(words[place]) for words in rows)
 
 

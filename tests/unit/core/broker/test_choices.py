@@ -139,7 +139,20 @@ def test_a_plugin_weighs_sites() -> None:
     assert counted(place.jobs) == {"lake": 20}
 
 
-@pytest.mark.parametrize("answer", [None, 7, {"lake": -1.0}, {"lake": float("nan")}, {"lake": "x"}])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        7,
+        {"lake": -1.0},
+        {"lake": float("nan")},
+        {"lake": "x"},
+        {"lake": 1.7e308, "wood": 1.7e308},
+        {"lake": Worth(1.0, "first")},  # type: ignore[arg-type]
+        {"lake": Worth(1.0, 0, "many")},  # type: ignore[arg-type]
+        {"lake": Worth(1.0, made_of=(("weight", "much"),))},  # type: ignore[arg-type]
+    ],
+)
 def test_a_plugin_that_fails_takes_nobody_along(answer: object) -> None:
     place = lake_and_wood(algorithm="broken", plugins={"broken": Broken(answer)})
     place.submit(spec(20))
@@ -160,6 +173,15 @@ def test_decisions_for_bags_that_are_over_are_forgotten() -> None:
     hand.ask(0, [end(place.latest(), 0)])
     place.later(2)
     assert not place.scheduler.state.broker.decisions
+
+
+def test_the_latest_decisions_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choices, "MOST_DECISIONS", 3)
+    place = grounds(site("lake"), algorithm="measured", probes=1)
+    for _ in range(9):
+        place.submit(spec(5))
+    place.later(2)
+    assert [len(place.jobs), len(place.scheduler.state.broker.decisions)] == [1, 3]
 
 
 def test_weights_are_remembered_every_few_minutes() -> None:

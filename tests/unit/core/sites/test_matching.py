@@ -116,6 +116,20 @@ def test_draws_stop_where_there_is_no_room() -> None:
     assert drawn == [{"lake": 3, "wood": 7}]
 
 
+def test_a_bag_of_any_size_takes_no_more_draws_than_there_is_room() -> None:
+    class Dice(Random):
+        drawn = 0
+
+        def random(self) -> float:
+            self.drawn += 1
+            return super().random()
+
+    dice = Dice(7)
+    asked = PilotAsk("ann", 1e6, {"lake": EVEN, "wood": EVEN}, dice)
+    assert matched({"lake": 2, "wood": 3}, asked) == [{"lake": 2, "wood": 3}]
+    assert dice.drawn <= 10
+
+
 def test_when_nothing_is_left_it_says_so() -> None:
     matching = Matching({"lake": 1, "wood": 0}, {})
     assert not matching.full

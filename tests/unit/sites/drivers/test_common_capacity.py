@@ -105,6 +105,10 @@ def test_pbs_tells_of_its_nodes_and_queues() -> None:
     )
 
 
+def test_short_lines_of_pbs_are_no_queues() -> None:
+    assert measured(Pbs(), text(OPENPBS, "Que\n\n5\n\n")).queue_length == 5
+
+
 def test_torque_lists_the_cores_of_each_job() -> None:
     assert measured(Pbs(), text(TORQUE), dialect="torque") == SiteCapacity(
         free_cores=9, total_cores=14, free_nodes=1, total_nodes=3, queue_length=None
