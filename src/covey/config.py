@@ -32,6 +32,7 @@ from covey.core.record.broker_rules import WeightService
 from covey.core.record.model import SiteSpec
 from covey.core.values import toml_text
 from covey.core.values.suggestions import nearest
+from covey.core.values.type_problems import plain
 
 RECORD = "covey.db"  # in the directory
 _IN_TASK = {"COVEY_BAG", "COVEY_TASK"}  # variables in tasks; workers and setups have the first
@@ -585,7 +586,7 @@ def _checked(values: Mapping[str, object], place: Mapping[str, str]) -> dict[str
             )
         except msgspec.ValidationError as error:
             choices = [word for part in get_args(SETTINGS[key].kind) for word in get_args(part)]
-            why = f"it must be one of {', '.join(choices)}" if choices else str(error)
+            why = f"it must be one of {', '.join(choices)}" if choices else plain(error)
             raise BadConfig(f"{place[key]}: {key} = {value!r}: {why}") from error
     return checked
 

@@ -22,6 +22,7 @@ from covey.core.record.broker_rules import (
 )
 from covey.core.values.amounts import BadAmount, Seconds
 from covey.core.values.suggestions import nearest
+from covey.core.values.type_problems import plain
 
 
 class BrokerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -143,7 +144,7 @@ def _service(name: str, table: object, place: str) -> WeightService:
     try:
         read = msgspec.convert(table, ServiceTable)
     except msgspec.ValidationError as error:
-        raise BadConfig(f"{where}: {error}") from None
+        raise BadConfig(f"{where}: {plain(error)}") from None
     times = [_seconds(where, key, getattr(read, key)) for key in _TIMES]
     if read.url and not read.url.startswith(("http://", "https://")):
         raise BadConfig(f"{where}: url = {read.url[:80]!r}: it must begin with http:// or https://")

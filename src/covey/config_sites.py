@@ -17,6 +17,7 @@ from covey.core.errors import BadConfig
 from covey.core.record.model import Option, SiteSpec
 from covey.core.values.amounts import BadAmount, Seconds, Size
 from covey.core.values.suggestions import nearest
+from covey.core.values.type_problems import plain
 
 LOCAL = "local"  # the name of this machine's site, and of its driver
 Time: TypeAlias = float | str
@@ -281,7 +282,7 @@ def _value(where: str, key: str, value: object) -> Any:
     except BadAmount as error:
         raise BadConfig(f"{where}: {key}: {error}") from None
     except msgspec.ValidationError as error:
-        raise BadConfig(f"{where}: {key} = {_shown(value)}: {error}") from None
+        raise BadConfig(f"{where}: {key} = {_shown(value)}: {plain(error)}") from None
 
 
 def _suggest(key: str) -> str:

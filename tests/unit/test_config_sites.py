@@ -91,7 +91,7 @@ def test_sizes(text: str, megabytes: int) -> None:
         ),
         ({"all_disk": "1G"}, ["all_disk has no effect unless disk (of one pilot)"]),
         ({"slots": 0}, ["slots = 0"]),
-        ({"slots": "many"}, ["slots = 'many'", "int"]),
+        ({"slots": "many"}, ["slots = 'many'", "a whole number, not text"]),
         ({"queued": -1}, ["queued = -1"]),
         ({"interval": 0}, ["interval = 0"]),
         ({"host": "-oProxyCommand=x"}, ["host = '-oProxyCommand=x'"]),

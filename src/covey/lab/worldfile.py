@@ -19,6 +19,7 @@ from covey.core.record.broker_rules import ALGORITHMS
 from covey.core.record.model import PolicySpec
 from covey.core.values import toml_text
 from covey.core.values.suggestions import did_you_mean
+from covey.core.values.type_problems import plain
 from covey.lab.draws import Draw, draw, seconds
 from covey.lab.figures import FIGURES, WORDS
 from covey.lab.world_parts import (
@@ -79,7 +80,7 @@ def parse(text: str, where: str) -> WorldFile:
     except toml_text.BadToml as error:
         raise BadConfig(str(error)) from None
     except msgspec.ValidationError as error:
-        raise BadConfig(f"{where}: {_plain(str(error))}") from None
+        raise BadConfig(f"{where}: {_plain(plain(error))}") from None
     for complaint in _complaints(world):
         raise BadConfig(f"{where}: {complaint}")
     return replace(world, sites=tuple(_copies(world.sites)))
@@ -247,4 +248,4 @@ def _about_bag(bag: BagPart, before: list[str], variants: Sequence[Variant]) -> 
         try:
             Compiled(policy_of(bag, variant))
         except (InvalidBag, msgspec.ValidationError) as error:
-            yield f"{place}policy: {error}"
+            yield f"{place}policy: {plain(error)}"

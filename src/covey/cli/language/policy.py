@@ -340,7 +340,9 @@ def _tell(report: "PolicyReport", as_json: bool) -> None:
     for note in report.notes:
         say(note)
     if not report.faults:
-        hosts = f"; {report.meeting:,} of {report.hosts:,} hosts meet it" if report.hosts else ""
+        hosts = ""
+        if report.hosts:
+            hosts = f"; {report.meeting:,} of {report.hosts:,} hosts meet its requirements"
         say(f"no {'other ' * bool(report.notes)}mistakes found{hosts}")
 
 

@@ -210,13 +210,13 @@ def weights(broker: str | None, history: bool, as_json: bool) -> None:
     if as_json:
         print_json(answer)
         return
-    columns = (Column("site"), Column("weight", right=True), Column("why"), Column("measured"))
+    columns = (Column("site"), Column("weight", right=True), Column("measured"), Column("why"))
     rows = [
         [
             share.site,
             f"{share.weight:.4g}",
+            formats.ago(share.measured_at) if share.measured_at is not None else "-",
             share.text,
-            formats.ago(share.measured_at) if share.measured_at is not None else "",
         ]
         for share in answer.sites
     ]

@@ -1,2 +1,2 @@
 """What a site is worth to a bag: the algorithms that weigh sites, the weights that services give,
-and what was decided last. How many pilots follow from that, `core.sites` says."""
+and what was decided last. `core.sites` decides how many pilots follow from that."""

@@ -44,7 +44,7 @@ class Broker(Protocol):
 
 
 class Choices:
-    """Those of one decision: what is known about a site is looked up once."""
+    """The choices of one decision. What is known about a site is looked up once for all bags."""
 
     def __init__(self, state: State, now: float) -> None:
         self._state, self._now = state, now
@@ -86,7 +86,7 @@ class Choices:
         worths = algorithms.ALGORITHMS[name](self._rules, work, candidates)
         return _made(name, worths, candidates, instead_of=instead_of, problem=problem)
 
-    # -- other people's ---------------------------------------------------------------------------
+    # -- services and plugins ---------------------------------------------------------------------
 
     def _by_service(
         self, service: WeightService, work: Work, candidates: Sequence[SiteCandidate]
@@ -97,16 +97,19 @@ class Choices:
             fallback = service.fallback if service.fallback in algorithms.ALGORITHMS else MEASURED
             name = service.name
             return self._choice(fallback, work, candidates, instead_of=name, problem=problem)
-        worths = {one.site: _given(given, one) for one in candidates}
+        worths = {candidate.site: _given(given, candidate) for candidate in candidates}
         return _made(service.name, worths, candidates, source=given.source, given_at=given.at)
 
     def _by_plugin(self, name: str, work: Work, candidates: Sequence[SiteCandidate]) -> SiteChoice:
-        """Anything may come of other people's code. What fails is not asked in vain for long."""
+        """A plugin may raise anything or answer nonsense: then `room` takes its place."""
         problems = self._state.broker.problems
         broker: Broker = self._rules.plugins[name]
         try:
             answer = broker.weigh(work, candidates)
-            worths = {one.site: _answered(answer.get(one.site), one) for one in candidates}
+            worths = {
+                candidate.site: _answered(answer.get(candidate.site), candidate)
+                for candidate in candidates
+            }
         except Exception as error:
             problems[name] = f"{type(error).__name__}: {error}"[:_MOST_PROBLEM]
             return self._choice(ROOM, work, candidates, instead_of=name, problem=problems[name])
@@ -120,11 +123,11 @@ class Choices:
         if key not in self._candidates:
             site = self._state.sites[name]
             measures = measures_of(self._state, self._now, name) if measured else UNKNOWN
-            self._candidates[key] = candidate(self._state, site, room, measures)
+            self._candidates[key] = candidate_of(self._state, site, room, measures)
         return self._candidates[key]
 
 
-def candidate(state: State, site: Site, room: int, measures: SiteMeasures) -> SiteCandidate:
+def candidate_of(state: State, site: Site, room: int, measures: SiteMeasures) -> SiteCandidate:
     spec = site.record.spec
     return SiteCandidate(
         site=spec.name,
@@ -165,25 +168,25 @@ def service_problem(
     return ""
 
 
-def _given(given: GivenWeights, one: SiteCandidate) -> Worth:
-    weight = given.weights.get(one.site)
+def _given(given: GivenWeights, candidate: SiteCandidate) -> Worth:
+    weight = given.weights.get(candidate.site)
     if weight is None:
         return Worth(0.0, reason=NOT_NAMED)
-    if one.weight <= 0:
+    if candidate.weight <= 0:
         return Worth(0.0, reason=algorithms.EXCLUDED)
     reason = "" if weight > 0 else "the service gives it no weight"
     return Worth(weight, reason=reason, made_of=(("given", weight),))
 
 
-def _answered(answer: object, one: SiteCandidate) -> Worth:
+def _answered(answer: object, candidate: SiteCandidate) -> Worth:
     """Raises ValueError if a plugin's answer makes no sense."""
-    if one.weight <= 0:
+    if candidate.weight <= 0:
         return Worth(0.0, reason=algorithms.EXCLUDED)
     if answer is None:
         return Worth(0.0, reason=NOT_NAMED)
     worth = answer if isinstance(answer, Worth) else Worth(float(answer))  # type: ignore[arg-type]
     if not 0.0 <= worth.weight <= MOST_WEIGHT:
-        raise ValueError(f"the weight of {one.site} is {worth.weight}")
+        raise ValueError(f"the weight of {candidate.site} is {worth.weight}")
     return Worth(
         float(worth.weight),
         int(worth.tier),
@@ -196,7 +199,7 @@ def _answered(answer: object, one: SiteCandidate) -> Worth:
 def _made(
     algorithm: str, worths: Worths, candidates: Sequence[SiteCandidate], **more: object
 ) -> SiteChoice:
-    by_site = {one.site: one for one in candidates}
+    by_site = {candidate.site: candidate for candidate in candidates}
     return SiteChoice(algorithm=algorithm, worths=worths, candidates=by_site, **more)  # type: ignore[arg-type]
 
 
@@ -206,7 +209,8 @@ def _made(
 def remember(
     state: State, now: float, bag: Bag, choice: SiteChoice, tasks: float, pilots: dict[str, int]
 ) -> None:
-    """A bag may have several rows of demand: those of one decision are one split."""
+    """Keep the split, to explain it. A bag may have several rows of demand: the rows of one
+    decision are added up."""
     decisions = state.broker.decisions
     last = decisions.pop(bag.id, None)
     if last is not None and last.at == now:
@@ -232,6 +236,7 @@ def tick(state: State, now: float) -> None:
 
 
 def weights(state: State, now: float, named: str = "") -> SiteChoice:
-    """What every site is worth now, to a bag that says nothing of it."""
+    """What every site is worth now to a bag without wishes. `named`: by this broker; empty: by the
+    server's."""
     rooms = {name: site_table.room(state, now, site) for name, site in state.sites.items()}
     return Choices(state, now).by(named or state.settings.broker.algorithm, Work(), rooms)

@@ -42,14 +42,14 @@ class Work(Struct, frozen=True, kw_only=True):
     owner: str = ""
     tasks: float = 0.0  # that have no pilot
     places: float = 0.0  # tasks that are to run at once: a short task needs no place of its own
-    seconds: float = 0.0  # that one takes; 0: not known
-    taken: int = 1  # slots for one
+    seconds: float = 0.0  # that a task takes; 0: not known
+    taken: int = 1  # slots that a task takes
     seconds_left: float | None = None  # until the bag should be done; None: no such time
 
 
 class SiteChoice(Struct, frozen=True, kw_only=True, eq=False):
-    """How pilots are to be split over sites, and by whose word. `instead_of`: the algorithm that
-    was named, if another one was used, and `problem` why."""
+    """How pilots are to be split over sites, and by which broker. `instead_of`: the broker that was
+    named, if it could not be used, and `problem` why."""
 
     algorithm: str
     worths: Worths

@@ -63,8 +63,8 @@ def of_site(state: State, now: float, site: str, owner: str | None) -> list[BagS
 def table(
     state: State, now: float, algorithm: str, stops: Mapping[str, str] | None = None
 ) -> BrokerAnswer:
-    """What every site is worth now, to a bag that says nothing of it. `stops`: why no pilot can be
-    started at a site now, whatever it is worth."""
+    """What every site is worth now to a bag without wishes. `stops`: why no pilot can be started
+    at a site now, whatever it is worth."""
     stopped = stops or {}
     choice = choices.weights(state, now, algorithm)
     decision = BrokerDecision(at=now, tasks=0.0, choice=choice, pilots={})

@@ -4,9 +4,9 @@ A job waits from its submission, or from when it was requeued, until its site sa
 its pilot enrols, whichever comes first. Lists come late, so a pilot often speaks first. Then nobody
 knows how long it took to start, unless the site tells for how long the job has run.
 
-All times are the server's, as of when it heard. A time that is known is not changed by news that
-are told again, as after a restart. With the end of a job its record is complete; the store keeps it
-for as long as there are not too many of its site.
+All times are those at which the server heard of something. News that come again, as after a
+restart, do not change a time that is known. The record of a job is complete when the job ends; of
+each site the store keeps only the newest records.
 """
 
 from collections.abc import Iterable

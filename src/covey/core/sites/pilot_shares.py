@@ -32,7 +32,7 @@ class PilotShare(NamedTuple):
 
 
 class Rooms:
-    """Where pilots may be started now, how many, and which sites keep us waiting."""
+    """Where pilots may be started now, how many, and at which sites they wait for long."""
 
     def __init__(self, state: State, now: float, supply: dict[Shape, Supply]) -> None:
         self.state, self.now = state, now
@@ -70,7 +70,8 @@ def shares(
     matching, choices = Matching(rooms.free, rooms.limited), Choices(state, now)
     asked: list[tuple[DemandRow, float, SiteChoice]] = []
     for row in _first_served(state, now, short):
-        # What only jobs cover that have waited for long goes to sites that do not keep us waiting.
+        # Late tasks are covered only by jobs that have waited for long. More pilots for them are
+        # started only at sites where pilots do not wait for long.
         for tasks, every in ((row.missing, True), (row.late, False)):
             if tasks > 0 and not matching.full:
                 able = _able(row, rooms, allowed, every)
@@ -89,8 +90,8 @@ def shares(
 
 
 def _first_served(state: State, now: float, short: list[DemandRow]) -> list[DemandRow]:
-    """Those have the first choice of all the room whom any site's owners prefer, then owners of
-    whom the least is there, then those who were served longest ago."""
+    """In the order in which rows choose: first those that a site's owners prefer, then those of
+    owners who have the fewest jobs, then those of owners who were served longest ago."""
     names = [name for name, site in state.sites.items() if site.record.spec.preference]
     worths = [site_preference.worth(state, now, name) for name in names]
     if not worths and len({row.bag.spec.owner for row in short}) == 1:
@@ -114,7 +115,8 @@ class _Able(NamedTuple):
 
 
 def _able(row: DemandRow, rooms: Rooms, allowed: Allowed, every: bool) -> dict[str, _Able]:
-    """Of `every` site, or of those only that do not keep us waiting."""
+    """The sites that can have pilots for the row. `every`: also sites at which pilots wait for
+    long."""
     state, owner, found = rooms.state, row.bag.spec.owner, dict[str, _Able]()
     for name, room in rooms.free.items():
         if not every and name in rooms.late:
@@ -166,7 +168,8 @@ def _ask(
 
 
 def _share(row: DemandRow, spec: SiteSpec, part: PilotCount) -> PilotShare:
-    """One pilot has as many slots as there is work for; of several each has all."""
+    """A single pilot has only as many slots as there is work for; of several pilots each has all
+    slots of the site's pilots."""
     taken, slots = allowed_sites.fits(row, spec), spec.slots
     if part.count == 1 and not spec.facts.whole_nodes:
         wanted = max(1, math.ceil(part.places - 1e-9)) * taken

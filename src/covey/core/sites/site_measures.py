@@ -19,8 +19,8 @@ from covey.core.state.sites import Measured, Wait
 
 FRESH_SECONDS = 1.0
 FRESH_PART = 0.02
-# Of a job that covey took back nobody knows how it would have ended; one that was refused was never
-# at the site, which rests then.
+# Ends that count for the rates. Nobody knows how a job that covey took back would have ended. A job
+# that was refused never was at the site; the site rests then.
 _TOLD = (JobOutcome.OK, JobOutcome.FAILED, JobOutcome.PREEMPTED)
 
 

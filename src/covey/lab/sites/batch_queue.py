@@ -38,7 +38,7 @@ class JobQueue(Protocol):
 
 
 class DrawnQueue:
-    """`factor`: by how much waits differ from the draw just now."""
+    """`factor`: waits are now so many times as long as drawn."""
 
     def __init__(self, clock: Timeline, wait: Draw, random: Random) -> None:
         self.factor = 1.0
@@ -151,7 +151,7 @@ class Background:
         rate: Callable[[], float],
         random: Random,
     ) -> None:
-        """For ever. `rate`: the factor on how many come."""
+        """Submit drawn jobs until the world ends. `rate`: so many times as many come now."""
 
         def submit() -> None:
             seconds, size = time.draw(random), max(1, round(cores.draw(random)))

@@ -122,7 +122,7 @@ class LabQueueSite:
             job.pilot.retire()
 
     def _end(self, id_: JobId, reason: str) -> None:
-        """Whatever it is: waiting, starting, or a pilot."""
+        """End a job that waits, starts, or is a pilot."""
         job = self._jobs.pop(id_, None)
         if job is None:
             return
@@ -137,7 +137,7 @@ class LabQueueSite:
         self._tell(JobEnded(id_, reason))
 
     def _tell(self, event: JobStarted | JobEnded) -> None:
-        """At the next look at the list."""
+        """The server hears of the event when it next looks at the site's list."""
         interval = self._queue_part.interval
         if interval <= 0:
             self._clock.after(0.0, partial(self._server.handle, event))

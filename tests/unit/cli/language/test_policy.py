@@ -186,7 +186,7 @@ def test_check_asks_for_what_was_named(look: Look, source: FakeSource, tmp_path:
     path = tmp_path / "policy.toml"
     path.write_text('tail = "false"')
     for words in ([], ["3"], ["3", "deadline=3"], ["rank=2"], ["--file", str(path), "rank=2"]):
-        assert "1 of 2 hosts meet it" in look("policy", "check", *words).stderr
+        assert "1 of 2 hosts meet its requirements" in look("policy", "check", *words).stderr
     look("policy", "check", "3", "--file", str(path))
     assert source.told == [
         ("check policy", PolicySpec(rank="1"), 3),
