@@ -314,14 +314,23 @@ def _take_again(
         if not may_run_twice(bag, task):
             continue
         match = may_have(turn, pilot, bag, task, alike)
+        if match is None or _is_full(turn.state, pilot, bag, match):
+            continue
         kind = bag.places.live[task][0].kind
         slots = weight_on(bag, kind, pilot, turn.now)
-        if match is not None and slots and room_for(slots, pilot, enough):
+        if slots and room_for(slots, pilot, enough):
             del tasks[task]
             attempt = _send(turn, pilot, bag, TaskNumber(task), kind, slots, match)
             attempt.replica = True
             bag.replicas.sent += 1
             taken.append(attempt)
+
+
+def _is_full(state: State, pilot: Pilot, bag: Bag, match: Match) -> bool:
+    """Whether the pilot holds as many tasks of the owner as Concurrency allows for this task. The
+    limit of its class may be another one, or not be known yet."""
+    limit = match.concurrency
+    return limit is not None and held_of(state, pilot, bag.spec.owner) >= limit
 
 
 def _is_reserve(state: State, pilot: Pilot) -> bool:

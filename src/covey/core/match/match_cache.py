@@ -11,6 +11,8 @@ there.
 import sys
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from covey.classad import Ad
 from covey.classad.fast import METER
 from covey.classad.values import UNDEFINED
@@ -58,9 +60,10 @@ def matches(
 
 def own_answer(state: State, now: float, pilot: Pilot, bag: Bag, face: PilotFace) -> MatchAnswer:
     """The same for a bag whose policy shares its answer with no other bag. If the owner's budget
-    does not suffice for all classes, the others keep their earlier answer: None at first."""
+    does not suffice for all classes, the others keep their earlier answer: None at first. Then the
+    answer is not whole, so that the bag is asked about again."""
     policy, owner = bag.policy, bag.spec.owner
-    found = face.found.get(bag.id)
+    found = _earlier(bag, face)
     unseen = len(bag.cache.jobs) != len(bag.classes) or (policy.inward and stale(state, now, bag))
     if not unseen and found is not None and found.whole() and _is_true(state, bag, face, found):
         found.face = face.stamp
@@ -68,7 +71,7 @@ def own_answer(state: State, now: float, pilot: Pilot, bag: Bag, face: PilotFace
     left = policy_budget.of(state, now, owner)
     if left.in_turn <= 0:
         policy_budget.put_off(state, owner, left)
-        return found or _LATER
+        return replace(found, asked=0) if found is not None else _LATER
     if unseen:
         refresh(state, now, bag)
     if found is None:
@@ -78,6 +81,13 @@ def own_answer(state: State, now: float, pilot: Pilot, bag: Bag, face: PilotFace
     found.face, found.scene, found.bag = face.stamp, state.scene.stamp, bag.cache.stamp
     _ask_classes(state, now, pilot, bag, face, found, left)
     return found
+
+
+def _earlier(bag: Bag, face: PilotFace) -> MatchAnswer | None:
+    """What the bag's present policy has answered about this pilot; an earlier policy's answer says
+    nothing."""
+    found = face.found.get(bag.id)
+    return None if found is None or found.bag < bag.cache.renewed else found
 
 
 def _is_true(state: State, bag: Bag, face: PilotFace, found: MatchAnswer) -> bool:
@@ -218,7 +228,7 @@ def last_answer(state: State, face: PilotFace, bag: Bag) -> list[Match | None] |
     kind = shared_policy(state, bag)
     if kind is not None:
         return face.said.get(kind)
-    found = face.found.get(bag.id)
+    found = _earlier(bag, face)
     return found.matches if found is not None else None
 
 

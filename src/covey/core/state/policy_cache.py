@@ -18,6 +18,7 @@ class Unfit(Struct, eq=False):
 
 class PolicyCache(Struct, eq=False):
     stamp: int = 0  # grows when the bag's ads change
+    renewed: int = 0  # the stamp with which the present policy came
     dirty: bool = True  # the ads may be out of date
     scene: int = -1  # the scene's stamp when they were last up to date
     at: float = -1.0  # the time of that
@@ -31,6 +32,7 @@ class PolicyCache(Struct, eq=False):
         self.jobs.clear()
         self.dirty = True
         self.stamp += 1
+        self.renewed = self.stamp
 
     def check(self, classes: int) -> None:
         assert len(self.jobs) <= classes, "an ad of a class that does not exist"

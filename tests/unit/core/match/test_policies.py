@@ -171,6 +171,20 @@ def test_a_newcomer_is_not_offered_what_it_cannot_take() -> None:
     assert gets(hand, 9) == [(bags[0], 0), (bags[0], 1)]
 
 
+def test_concurrency_of_single_tasks_limits_further_attempts() -> None:
+    """A policy that looks at the replicas of a task may say another number than of its class."""
+    table = Table()
+    limit = "Job.NumberOfReplicas > 0 ? 1 : 4"
+    table.submit(spec(2, policy=policy(concurrency=limit, replication="true", tail="true")))
+    assert len(tasks(table.enrol(slots=4, key="key-first", host="a").ask(4))) == 2
+    second = table.enrol(slots=4, key="key-second", host="b")
+    second.sync(4)
+    seconds = table.scheduler.state.settings.replicate_seconds
+    found = [answer for answer in replies(table.later(seconds + 2), Answer) if answer.tasks]
+    assert len(found) == 1
+    assert len(tasks(found[0])) == 1, "both tasks are offered to it"
+
+
 def test_concurrency_sends_more_than_there_are_slots() -> None:
     table = Table()
     bag = table.submit(spec(9, policy=policy(concurrency="2 * Pilot.Slots + 1")))

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from covey.classad.fast import METER
-from covey.core.match import policy_budget
+from covey.core.match import match_cache, policy_budget
 from covey.core.match.policies import Compiled
-from covey.core.record.events import DrawContinued, Event, Ticked
-from covey.core.record.model import BagSpec, BagStatus, PolicySpec, SiteSpec
+from covey.core.record.events import DrawContinued, Event, PolicyRequested, Ticked
+from covey.core.record.model import BagId, BagSpec, BagStatus, PolicySpec, SiteSpec
 from covey.core.sites import allowed_sites
 from covey.core.values.space import Axis, Values
 from covey.pilot.protocol.messages import Task
@@ -222,3 +222,39 @@ def test_sites_are_asked_about_within_the_budget() -> None:
         go_on(table)
     bag = state.bags[1]  # type: ignore[index]
     assert allowed_sites.suits(state, table.now, bag) == dict.fromkeys(state.sites, False)
+
+
+def changed(table: Table, bag: int, requirements: str, units: float) -> None:
+    """The bag gets this policy, while its owner has so many units left."""
+    budget = table.scheduler.state.budget.owners["eve"]
+    budget.left, budget.at = units, table.now
+    policy = PolicySpec(requirements=requirements)
+    table.handle(PolicyRequested(table.request(), BagId(bag), policy))
+
+
+def test_a_new_policy_is_asked_about_every_pilot() -> None:
+    """The units suffice for the first pilot only, and nothing changes after that."""
+    table, _ = laid(1, "Job.x < 0")
+    table.submit(spec(1, owner="ann", policy=PolicySpec(requirements="false")))
+    hands = [table.enrol(slots=1, host=f"host {k}", key=f"key-{k:08}") for k in range(2)]
+    for hand in hands:
+        hand.sync(want=1)
+        table.later(1)
+    refresh = match_cache.REFRESH * (1 + CLASSES)
+    changed(table, 1, "Job.x >= 0", refresh + 10.0)
+    for _ in range(3):
+        table.later(1)
+        go_on(table)
+    state = table.scheduler.state
+    assert [pilot.load for pilot in state.pilots.values()] == [0, 1, 1]
+
+
+def test_the_answer_of_an_earlier_policy_does_not_hold() -> None:
+    table = Table()
+    bag = table.submit(expensive("Job.x >= 0", classes=10))
+    table.submit(spec(1, owner="ann", policy=PolicySpec(requirements="false")))
+    hand = table.enrol()
+    answer = hand.ask(want=1)
+    changed(table, bag, "Job.x < 0", -1000.0)
+    hand.sync(want=1, ends=[end(answer)])
+    assert [pilot.load for pilot in table.scheduler.state.pilots.values()] == [0]
