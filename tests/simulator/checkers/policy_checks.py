@@ -10,7 +10,8 @@
 - No host is banned for longer than `ban_seconds`, or because of a bag that succeeded nowhere. While
   other hosts can do the work, a banned host gets nothing; then it gets one task, and soon.
 - A bag in which everything fails is paused soon.
-- When nothing breaks any more, tasks that an idle and sound host may run do not wait.
+- When nothing breaks any more, tasks that an idle and sound host may run do not wait, unless it is
+  a task's last try: that may wait for a host where the bag's latest tasks did not fail.
 
 While a change is under way several policies may decide; then it is enough if one of them allows
 what happens. Nothing is required that depends on facts which an observer cannot know.
@@ -39,6 +40,9 @@ MOST_FAILURES = 50  # in a row, until a bag is paused
 BREAKER = 30  # … if its owner allows no more than that
 RETRY_SECONDS = 55.0  # for which a task waits for another host than the one where it failed
 LOOK_SECONDS = 1.1  # for which core may believe that there is no other host, though one has come
+FAILING = 2  # failures of a bag in a row: a host that gets no last tries of its tasks
+LAST_TRY_SECONDS = 600.0  # for which a last try waits for a better host
+LAST_TRY_RUNS = 20.0  # … or so many times as long as a task of the bag runs
 TRY_SECONDS = 15.0  # after the end of its ban a host must have been tried within this time
 MOST_PASSED = 5  # tasks that may go to others meanwhile
 WAIT_SECONDS = 40.0  # besides adoption: for which a task may wait although a host is idle
@@ -304,7 +308,7 @@ class Police:
             for life in idle:
                 there = self._is_there(life, notes.spec.owner, now)
                 sound = there and _surely_lets(notes, life) and self._is_sound(life, now)
-                if sound and self._waits(bag, notes):
+                if sound and self._waits(bag, notes, life, now):
                     words = f"nothing of it was sent for {waited:.0f} s, while {life.name} is idle"
                     raise Violation(f"tasks of bag {bag} wait: {words}")
 
@@ -317,16 +321,47 @@ class Police:
             for run in runs
         )
 
-    def _waits(self, bag: int, notes: BagNotes) -> bool:
-        """Whether the bag has a task that no host runs."""
+    def _waits(self, bag: int, notes: BagNotes, life: HostLife, now: float) -> bool:
+        """Whether the bag has a task that no host runs, and that does not wait for a better host
+        than this one."""
         results = self._reader.results(bag, ResultQuery(limit=notes.total + 1))
         settled = {row.task for row in results}
         for task in range(notes.total):
             runs = self._ledger.runs.get((bag, task), ())
             runs_somewhere = any(not run.outcome and not run.host.died for run in runs)
-            if task not in settled and not runs_somewhere and not self._ledger.out((bag, task)):
+            if task in settled or runs_somewhere or self._ledger.out((bag, task)):
+                continue
+            if not self._waits_for_better((bag, task), notes, life, now):
                 return True
         return False
+
+    def _waits_for_better(self, task: TaskKey, notes: BagNotes, life: HostLife, now: float) -> bool:
+        """Whether this may be the last try of a task that has failed, kept from a host on which the
+        bag's latest tasks have failed, for another one that does better."""
+        if notes.failures.get(life.place.host, 0) < FAILING:
+            return False
+        failed = [run for run in self._ledger.runs.get(task, ()) if run.outcome in OWN_FAILURES]
+        if not 0 < notes.spec.retries <= len(failed):
+            return False
+        runs = [
+            run for key in self._ledger.runs if key[0] == task[0] for run in self._ledger.runs[key]
+        ]
+        longest = max(run.ended - run.started for run in runs)
+        seconds = max(LAST_TRY_SECONDS, LAST_TRY_RUNS * longest) + TRY_SECONDS
+        if now > max(run.ended for run in failed) + seconds:
+            return False
+        worse = {life.place.host, *(run.host.place.host for run in failed)}
+        return any(
+            other.place.host not in worse and self._does_better(notes, other, now)
+            for other in self._ledger.lives.values()
+        )
+
+    def _does_better(self, notes: BagNotes, life: HostLife, now: float) -> bool:
+        """Whether the server may believe that tasks of the bag can run there, and do not fail."""
+        there = bool(life.contacts) and now - life.contacts[-1] < self._settings.lease_seconds
+        fails = notes.failures.get(life.place.host, 0) >= FAILING
+        serves = life.owner in ("", notes.spec.owner) and _lets_by_lists(notes.policy, life)
+        return there and serves and not fails
 
 
 # -- what a policy says to an observer ---------------------------------------------------------
