@@ -36,7 +36,6 @@ from covey.core.record.model import (
     Segment,
     Settings,
     Snapshot,
-    TaskNumber,
     Verdict,
 )
 from covey.core.record.task_numbers import Numbering
@@ -252,33 +251,6 @@ def closes_chunks_before_their_results(
     then: Then | None = None,
 ) -> None:
     turn.write(make(), then)
-
-
-@bug((ends, "_judge"))
-def an_old_failure_settles_the_doubt(
-    right: Callable[..., Verdict],
-    turn: Turn,
-    pilot: Pilot,
-    bag: Bag,
-    end: End,
-    attempt: Attempt | None,
-) -> Verdict:
-    verdict = right(turn, pilot, bag, end, attempt)
-    if end.task in bag.places.doubt:
-        bag.places.doubt.discard(end.task)
-        bag.free(end.task)
-    return verdict
-
-
-@bug((ends, "_free"))
-def a_last_chance_settles_the_doubt(
-    right: Callable[..., None], state: State, bag: Bag, task: TaskNumber, end: End
-) -> None:
-    if task in bag.places.rescued:
-        bag.places.doubt.discard(task)
-        bag.free(task)
-    else:
-        right(state, bag, task, end)
 
 
 @bug((PilotState, "refused"))

@@ -18,8 +18,6 @@ FOUND: dict[str, int] = {
     "tells_nobody_to_stop": 0,
     "adopts_without_taking_out_of_doubt": 3,
     "closes_chunks_before_their_results": 0,
-    "an_old_failure_settles_the_doubt": 124,
-    "a_last_chance_settles_the_doubt": 124,
     "gives_up_when_its_place_was_taken": 31,
     "sends_tasks_of_a_paused_bag": 1,
     "takes_every_task_for_a_small_one": 1,
