@@ -6,7 +6,7 @@ takes its place, and the choice says which and why.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from covey.core.broker import algorithms
@@ -14,6 +14,7 @@ from covey.core.broker.worth import BrokerDecision, SiteCandidate, SiteChoice, W
 from covey.core.record.broker_rules import (
     MEASURED,
     MOST_WEIGHT,
+    PRICE,
     RANDOM,
     ROOM,
     STATIC,
@@ -52,9 +53,20 @@ class Choices:
         self._candidates: dict[tuple[str, int, bool], SiteCandidate] = {}
         self._services = {service.name: service for service in self._rules.services}
 
-    def choose(self, bag: Bag, work: Work, rooms: Mapping[str, int]) -> SiteChoice:
-        """Among the sites that could have pilots for the bag, with their rooms."""
-        return self.by(bag.spec.broker or self._rules.algorithm, work, rooms)
+    def choose(
+        self,
+        bag: Bag,
+        work: Work,
+        rooms: Mapping[str, int],
+        full: Callable[[], Iterable[str]] = tuple,
+    ) -> SiteChoice:
+        """Among the sites that could have pilots for the bag, with their rooms. `full`: sites that
+        could have some if they were not full. Only `price` asks for them: a cheap site that is full
+        is still a reason not to use a dear one."""
+        named = bag.spec.broker or self._rules.algorithm
+        if named == PRICE:
+            rooms = {**rooms, **dict.fromkeys(full(), 0)}
+        return self.by(named, work, rooms)
 
     def by(self, named: str, work: Work, rooms: Mapping[str, int]) -> SiteChoice:
         measured = named not in _UNMEASURED

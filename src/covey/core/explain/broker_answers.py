@@ -165,6 +165,8 @@ def _why(choice: SiteChoice, worth: Worth, pilots: int, room: int) -> list[str]:
     if pilots:
         full = [f"it has room for no more than {room:,}"] if pilots >= room else []
         return [part, *full, *([worth.reason] if worth.reason else [])]
+    if room <= 0:
+        return ["no pilots: it is full", part]
     if worth.reason:
         return [f"no pilots: {worth.reason}", part]
     if any(other.tier < worth.tier for other in choice.worths.values()):

@@ -6,7 +6,8 @@ into the rooms of the sites.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from covey.core.broker import choices as broker
@@ -76,9 +77,9 @@ def shares(
             if tasks > 0 and not matching.full:
                 able = _able(row, rooms, allowed, every)
                 work = _work(row, tasks, now)
-                choice = choices.choose(
-                    row.bag, work, {name: one.most for name, one in able.items()}
-                )
+                limits = {name: site_able.most for name, site_able in able.items()}
+                full = partial(_full, row, rooms, allowed, every, able)
+                choice = choices.choose(row.bag, work, limits, full)
                 matching.add(_ask(row, work, able, choice, rooms))
                 asked.append((row, tasks, choice))
     for number, (row, tasks, choice) in enumerate(asked):
@@ -132,6 +133,23 @@ def _able(row: DemandRow, rooms: Rooms, allowed: Allowed, every: bool) -> dict[s
             holds = spec.slots // allowed_sites.fits(row, spec)
             found[name] = _Able(holds, most, spec.facts.whole_nodes)
     return found
+
+
+def _full(
+    row: DemandRow, rooms: Rooms, allowed: Allowed, every: bool, able: Collection[str]
+) -> list[str]:
+    """The sites that could have pilots for the row if they were not full. A site that has failed is
+    not among them: nobody knows when it works again."""
+    state, now = rooms.state, rooms.now
+    return [
+        name
+        for name, site in state.sites.items()
+        if name not in able
+        and (every or name not in rooms.late)
+        and site_table.is_well(site, now)
+        and allowed_sites.obstacle(state, now, site, row, allowed, rooms.idle) is None
+        and not site_fit.is_probe(site, row, now)
+    ]
 
 
 def _work(row: DemandRow, tasks: float, now: float) -> Work:

@@ -230,6 +230,12 @@ def room(state: State, now: float, site: Site) -> int:
     return max(0, free)
 
 
+def is_well(site: Site, now: float) -> bool:
+    """Whether pilots may be started there as far as limits allow it, and none has failed lately."""
+    by_hand = site.record.spec.facts.by_hand
+    return not (trouble(site, now) or by_hand or site.failures)
+
+
 def present(state: State, now: float, site: Site) -> list[Job]:
     """Jobs that count against the site's limits. A job whose pilot has said goodbye is about to
     end, so its place is free before a list of the site shows that. If the job is still there after

@@ -7,9 +7,10 @@ import pytest
 
 from covey.core.broker import choices
 from covey.core.broker.worth import SiteCandidate, Work, Worth
+from covey.core.explain import broker_answers
 from covey.core.record.actions import Refuse
 from covey.core.record.broker_rules import BrokerRules, GivenWeights, WeightService
-from covey.core.record.model import BagId, SiteSpec
+from covey.core.record.model import BagId, SiteSpec, SiteStatus
 from tests.unit.core.placing import Grounds, counted, site
 from tests.unit.core.table import end, spec
 
@@ -189,3 +190,36 @@ def test_weights_are_remembered_every_few_minutes() -> None:
     place.later(choices.WEIGHTS_SECONDS * 2 + 2)
     history = place.scheduler.state.broker.history
     assert [weights for _, weights in history] == [{"lake": 1.0, "wood": 3.0}] * 3
+
+
+def test_a_cheap_site_that_is_full_keeps_a_bag_from_a_dear_one() -> None:
+    place = grounds(
+        site("lake", price=1.0, running=2), site("wood", price=5.0), algorithm="price", probes=9
+    )
+    bag = place.submit(spec(100))
+    for _ in range(3):
+        for job in place.jobs:
+            if not job.enrolled:
+                place.begin(job)
+        place.later(20.0)
+    assert counted(place.jobs) == {"lake": 2}
+    decision = place.scheduler.state.broker.decisions[BagId(bag)]
+    assert decision.choice.worths["wood"].weight == 0.0
+    place.turn_to(SiteStatus.PAUSED)
+    place.later(20.0)
+    assert counted(place.jobs)["wood"] > 0
+
+
+def test_a_bag_that_is_late_uses_the_dear_site_beside_a_full_cheap_one() -> None:
+    place = grounds(
+        site("lake", price=1.0, running=1), site("wood", price=5.0), algorithm="price", probes=9
+    )
+    bag = place.submit(spec(100, finish_seconds=1000.0))
+    place.measure(bag, 100.0)
+    place.later(20.0)
+    assert counted(place.jobs)["wood"] > 0
+    state = place.scheduler.state
+    answer = broker_answers.of_bag(state, place.now, state.bags[BagId(bag)])
+    assert answer is not None
+    texts = {share.site: share.text for share in answer.sites}
+    assert texts["lake"].startswith("no pilots: it is full; weight 1 of 1 (room for 0 pilots")
