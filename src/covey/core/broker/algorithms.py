@@ -158,7 +158,8 @@ def _measured(rules: BrokerRules, candidate: SiteCandidate) -> Worth:
 
 def _done_in_time(work: Work, candidate: SiteCandidate) -> float:
     """Tasks that the site could do before the bag should be done; all of them if there is no such
-    time. A site where nothing has run yet is taken to start at once."""
+    time. A site where nothing has run yet is taken to start at once. While nobody knows how long a
+    task takes, a site that is full does none of these."""
     if work.seconds_left is None:
         return work.tasks
     seconds = work.seconds / (candidate.measures.speed or 1.0)
@@ -166,7 +167,7 @@ def _done_in_time(work: Work, candidate: SiteCandidate) -> float:
     if left <= 0.0:
         return 0.0
     if seconds <= 0.0:
-        return work.tasks
+        return work.tasks if candidate.room > 0 else 0.0
     places = candidate.allowance * max(1, candidate.slots // max(1, work.taken))
     return places * math.floor(left / seconds)
 

@@ -223,3 +223,13 @@ def test_a_bag_that_is_late_uses_the_dear_site_beside_a_full_cheap_one() -> None
     assert answer is not None
     texts = {share.site: share.text for share in answer.sites}
     assert texts["lake"].startswith("no pilots: it is full; weight 1 of 1 (room for 0 pilots")
+
+
+def test_a_bag_whose_tasks_take_an_unknown_time_does_not_wait_at_a_full_site() -> None:
+    place = grounds(
+        site("lake", price=1.0, running=1), site("wood", price=5.0), algorithm="price", probes=9
+    )
+    place.submit(spec(10))
+    assert counted(place.jobs) == {"lake": 1}
+    place.submit(spec(10, finish_seconds=1000.0))
+    assert counted(place.jobs)["wood"] > 0
