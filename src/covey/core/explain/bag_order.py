@@ -7,6 +7,7 @@ pilot could have tasks of now (`obstacles`).
 from collections import Counter
 from typing import NamedTuple
 
+from covey.core.explain import obstacles
 from covey.core.explain.answers import Rival
 from covey.core.explain.obstacles import FREE, FULL, LIMITED, judge
 from covey.core.explain.policy_view import PolicyView, cases
@@ -46,10 +47,13 @@ def _order(state: State, now: float, pilot: Pilot, ours: Bag) -> _Order:
     queues: dict[str, list[Candidate]] = {}
     asked = 0
     for bag in state.bags.values():
-        if bag is not ours and not _competes(state, now, pilot, bag):
+        competes = bag is ours or _competes(state, now, pilot, bag)
+        if not competes and not _may_limit(state, pilot, bag, ours):
             continue
         asked += not bag.policy.plain
-        if asked <= MOST_ASKED or bag is ours or bag.policy.plain:
+        if not competes:
+            ranks = obstacles.full_ranks(PolicyView(state, now, bag), pilot, [])
+        elif asked <= MOST_ASKED or bag is ours or bag.policy.plain:
             ranks = _ranks(state, now, pilot, bag, ours)
         else:
             ranks = _last_ranks(state, pilot, bag)
@@ -79,12 +83,22 @@ def _queue(candidates: list[Candidate]) -> OwnerQueue:
 
 def _competes(state: State, now: float, pilot: Pilot, bag: Bag) -> bool:
     """Whether dispatch looks for tasks of the bag that this pilot can have."""
-    if not ranking.may_go(state, pilot, bag) or not dispatch.has_work_for(state, pilot, bag):
-        return False
-    if bag.id in pilot.waits:
+    if not _has_turn(state, pilot, bag):
         return False
     held = blame.withheld(state, pilot, bag)
     return not held or blame.share(Turn(state, now), pilot, bag, pilot.load + 1) > 0
+
+
+def _has_turn(state: State, pilot: Pilot, bag: Bag) -> bool:
+    if not ranking.may_go(state, pilot, bag) or not dispatch.has_work_for(state, pilot, bag):
+        return False
+    return bag.id not in pilot.waits
+
+
+def _may_limit(state: State, pilot: Pilot, bag: Bag, ours: Bag) -> bool:
+    """Whether the bag's concurrency may limit ours, although the bag rests there or is banned."""
+    shared = bag.spec.owner == ours.spec.owner
+    return shared and bag.policy.limiting and _has_turn(state, pilot, bag)
 
 
 def _ranks(state: State, now: float, pilot: Pilot, bag: Bag, ours: Bag) -> list[float]:

@@ -106,18 +106,23 @@ def _may_hold_more(view: PolicyView, pilot: Pilot, matches: dict[int, Match]) ->
     `dispatch`, a class is limited by all classes of the bag that do not rank lower."""
     if not view.compiled.limiting:
         return True
-    others = list(matches.values())
-    for kind, class_ in enumerate([] if _is_alike(view) else view.bag.classes[:MOST_LIMITING]):
+    full = full_ranks(view, pilot, list(matches.values()))
+    return any(match.rank > max(full, default=-math.inf) for match in matches.values())
+
+
+def full_ranks(view: PolicyView, pilot: Pilot, matches: list[Match]) -> list[float]:
+    """The ranks of classes of which the pilot holds as many tasks as their Concurrency allows.
+    `matches`: what the policy says of classes that were asked about already."""
+    found, alike = list(matches), _is_alike(view)
+    classes = view.bag.classes[:1] if alike else view.bag.classes[:MOST_LIMITING]
+    for kind, class_ in enumerate([] if alike and matches else classes):
         view.at(pilot, SampledClass(kind, class_.sample))
         match = view.match()
-        others += [match] if match is not None else []
+        found += [match] if match is not None else []
     held = held_of(view.state, pilot, view.bag.spec.owner)
-    full = [
-        match.rank
-        for match in others
-        if match.concurrency is not None and match.concurrency <= held
+    return [
+        match.rank for match in found if match.concurrency is not None and match.concurrency <= held
     ]
-    return any(match.rank > max(full, default=-math.inf) for match in matches.values())
 
 
 def room_is_free(pilot: Pilot, weights: list[int]) -> bool:

@@ -56,6 +56,21 @@ def test_a_bag_that_the_pilot_cannot_have_does_not_come_first() -> None:
     assert not before(state, table.now, pilot, state.bags[BagId(ours)])
 
 
+def test_the_concurrency_of_a_bag_that_rests_there_still_limits() -> None:
+    table = Table()
+    high = table.submit(spec(4, policy=policy(rank="2", concurrency="1")))
+    ours = table.submit(spec(4))
+    hand = table.enrol(2, host="a")
+    table.enrol(2, host="b")
+    assert gets(hand) == [(high, 0)]
+    state = table.scheduler.state
+    pilot = state.pilots[PilotId(hand.pilot)]
+    pilot.rests[BagId(high)] = Rest(failures=3, until=table.now + 60)
+    found = before(state, table.now, pilot, state.bags[BagId(ours)])
+    assert [rival.bag for rival in found] == [high]
+    assert gets(hand, 2) == [], "neither bag has a task for it"
+
+
 def test_a_task_that_waits_and_how_many_are_before_it() -> None:
     table = Table()
     bag = table.submit(spec(5))
