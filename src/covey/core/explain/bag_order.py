@@ -10,13 +10,14 @@ from typing import NamedTuple
 from covey.core.explain import obstacles
 from covey.core.explain.answers import Rival
 from covey.core.explain.obstacles import FREE, FULL, LIMITED, judge
-from covey.core.explain.policy_view import PolicyView, cases
+from covey.core.explain.policy_view import PolicyView, SampledClass, cases
 from covey.core.match import blame, dispatch, match_cache, ranking, site_preference
 from covey.core.match.pilot_fit import weight_on
 from covey.core.match.ranking import OwnerQueue, TurnReason
 from covey.core.state import Bag, Candidate, Pilot, State
 from covey.core.turn import Turn
 
+MOST_RANKED = 100  # classes of a bag whose rescued tasks may go to the pilot
 MOST_ASKED = 20  # bags whose policies are asked now; of others counts what dispatch was told last
 
 _WORDS = {
@@ -76,7 +77,7 @@ def _order(state: State, now: float, pilot: Pilot, ours: Bag) -> _Order:
 
 def _queue(candidates: list[Candidate]) -> OwnerQueue:
     """`candidates`: of one owner, the oldest bags first."""
-    places = Counter(candidate.bag.id for candidate in candidates)
+    places = Counter(candidate.bag.id for candidate in candidates if candidate.rank != ranking.LAST)
     best_first = sorted(candidates, key=lambda candidate: candidate.rank, reverse=True)
     return OwnerQueue(iter(best_first), places)
 
@@ -107,8 +108,11 @@ def _ranks(state: State, now: float, pilot: Pilot, bag: Bag, ours: Bag) -> list[
     classes = cases(bag, bag.policy)
     if bag.policy.plain:
         fits = any(weight_on(bag, case.kind, pilot, now) for case in classes)
+        fits = fits or _rescues(state, now, pilot, bag)
         return [0.0] if fits or bag is ours else []
     view = PolicyView(state, now, bag)
+    if _rescues(state, now, pilot, bag):
+        return _ranks_of_all(view, pilot) or [ranking.LAST]
     obstacle = judge(state, now, view, pilot, classes)
     limits = obstacle.besides == LIMITED and bag.spec.owner == ours.spec.owner
     if bag is not ours and not limits and obstacle.besides not in (FREE, FULL):
@@ -120,6 +124,26 @@ def _ranks(state: State, now: float, pilot: Pilot, bag: Bag, ours: Bag) -> list[
         if match is not None:
             ranks[match.rank] = None
     return list(ranks) or ([0.0] if bag is ours else [])
+
+
+def _rescues(state: State, now: float, pilot: Pilot, bag: Bag) -> bool:
+    """Whether a task of the bag that failed elsewhere may go to the pilot, whatever the bag's
+    requirements are."""
+    return dispatch.may_rescue(state, pilot, bag) and any(
+        weight_on(bag, bag.class_of(task), pilot, now) for task in bag.places.rescue
+    )
+
+
+def _ranks_of_all(view: PolicyView, pilot: Pilot) -> list[float]:
+    """The ranks of the bag's classes that meet its requirements there, with waiting tasks or
+    without."""
+    ranks: dict[float, None] = {}
+    for kind, class_ in enumerate(view.bag.classes[:MOST_RANKED]):
+        view.at(pilot, SampledClass(kind, class_.sample))
+        match = view.match()
+        if match is not None:
+            ranks[match.rank] = None
+    return list(ranks)
 
 
 def _last_ranks(state: State, pilot: Pilot, bag: Bag) -> list[float]:

@@ -138,7 +138,7 @@ def _candidates(turn: Turn, pilot: Pilot) -> Iterator[Candidate]:
         replicas = bag.replicas
         if not candidate.barren or replicas.overdue or replicas.offers:
             yield candidate
-        elif _may_rescue(turn.state, pilot, bag):
+        elif may_rescue(turn.state, pilot, bag):
             yield candidate  # its rescued tasks are looked at one by one
         elif bag.classes.classify is not None:
             reserve(turn, bag, searching=True)
@@ -188,7 +188,7 @@ def _take_from(
         match = candidate.match(kind) or ANYWHERE
         task = _next_task(turn, bag, kind, pilot)
         taken.append(_send(turn, pilot, bag, task, kind, weights[kind], match))
-    if places.rescue and _may_rescue(turn.state, pilot, bag):
+    if places.rescue and may_rescue(turn.state, pilot, bag):
         _rescue(turn, pilot, bag, enough, limit, taken)
     room = pilot.load < enough and len(pilot.attempts) < limit
     sorts = bag.classes.classify is not None or bool(chunks.set_aside)
@@ -341,14 +341,15 @@ def _is_reserve(state: State, pilot: Pilot) -> bool:
 
 def has_work_for(state: State, pilot: Pilot, bag: Bag) -> bool:
     """Whether tasks of the bag wait that may go to the pilot's site."""
-    if _may_rescue(state, pilot, bag):
+    if may_rescue(state, pilot, bag):
         return True
     waits = any(bag.places.ready) or bag.places.next < bag.chunks.mark
     again = bag.replicas.overdue or bag.replicas.offers
     return not _is_reserve(state, pilot) and bool(waits or again)
 
 
-def _may_rescue(state: State, pilot: Pilot, bag: Bag) -> bool:
+def may_rescue(state: State, pilot: Pilot, bag: Bag) -> bool:
+    """Whether tasks of the bag that failed elsewhere have one more chance at the pilot's site."""
     return bool(bag.places.rescue) and pilot.record.site in last_resorts(state, bag)
 
 

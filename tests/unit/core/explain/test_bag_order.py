@@ -1,10 +1,12 @@
 """Which bags come before this one, and why."""
 
+import pytest
+
 from covey.core.explain.bag_order import before
 from covey.core.record.model import BagId, Need, PilotId
 from covey.core.state.hosts import Rest
 from tests.unit.core.explain.test_bag_answers import ask, ask_of, kinds
-from tests.unit.core.match.test_policies import gets, policy
+from tests.unit.core.match.test_policies import fails_for_good, gets, policy
 from tests.unit.core.placing import Grounds, site
 from tests.unit.core.table import Table, spec
 
@@ -69,6 +71,19 @@ def test_the_concurrency_of_a_bag_that_rests_there_still_limits() -> None:
     found = before(state, table.now, pilot, state.bags[BagId(ours)])
     assert [rival.bag for rival in found] == [high]
     assert gets(hand, 2) == [], "neither bag has a task for it"
+
+
+@pytest.mark.parametrize("more", [{}, {"rank": "1"}, {"requirements": 'Host.Name == "a"'}])
+def test_a_task_with_one_last_chance_comes_in_its_turn(more: dict[str, object]) -> None:
+    """Where its bag's requirements are not met, it comes after those whose requirements are."""
+    table = Table()
+    last_chance = fails_for_good(table, policy(failover_sites=("b",), **more))
+    ours = table.submit(spec(4))
+    hand = table.enrol(1, host="b", site="b")
+    state = table.scheduler.state
+    first = before(state, table.now, state.pilots[PilotId(hand.pilot)], state.bags[BagId(ours)])
+    assert [one.bag for one in first] == ([] if "requirements" in more else [last_chance])
+    assert gets(hand) == [(ours, 0) if "requirements" in more else (last_chance, 0)]
 
 
 def test_a_task_that_waits_and_how_many_are_before_it() -> None:
