@@ -1,5 +1,5 @@
-"""The decider, as the HTTP side sees it: questions go in, answers come out. Only this module of
-the server reads core's state; changes are events, sent through the gateway.
+"""The decider answers the questions of the HTTP side. In the server, only this module reads core's
+state; changes are events, sent through the gateway.
 
 A long question is answered in slices of a few milliseconds. Between two slices the event loop
 handles everything else that is ready. One question at a time has a slice: however many are asked,

@@ -366,8 +366,8 @@ def _say_left_out(
 
 
 def never_together(holding: Sequence[set[tuple[str, int]]]) -> list[list[int]]:
-    """The smallest groups of sets that have no element in common: single empty sets, else pairs,
-    else one group in which every set is needed for that."""
+    """Groups of sets that have no element in common: every empty set alone. If no set is empty: pairs.
+    If no pair is disjoint: one group that would share an element if any of its sets left it."""
     empty = [[place] for place, held in enumerate(holding) if not held]
     if empty:
         return empty

@@ -357,7 +357,7 @@ def _headers_with(new: bytes) -> Headers:
 
 
 def _renewing(scope: Scope, send: Send) -> Send:
-    """A `send` that adds the new credential to answers of other handlers."""
+    """Wraps `send`: adds the pilot's new credential to the answer, whichever handler gives it."""
 
     async def sending(message: MutableMapping[str, Any]) -> None:
         new = scope.get(RENEWED, b"")
