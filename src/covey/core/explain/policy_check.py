@@ -366,8 +366,8 @@ def _say_left_out(
 
 
 def never_together(holding: Sequence[set[tuple[str, int]]]) -> list[list[int]]:
-    """Groups of sets that have no element in common: every empty set alone; if none is empty, pairs;
-    if no pair is disjoint, one group that would share an element without any of its sets."""
+    """Groups of sets that have no element in common: every empty set alone; without empty sets,
+    pairs; without such pairs, one group that would share an element if any of its sets left."""
     empty = [[place] for place, held in enumerate(holding) if not held]
     if empty:
         return empty
